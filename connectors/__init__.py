@@ -1,0 +1,77 @@
+"""The connectors and the door they come through: built-in ones and those of other packages are found the same way."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+import zlib
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import NamedTuple
+
+from logforge.connectors.base import Connector, Head, look
+from logforge.schemas.errors import UnknownName
+
+ENTRY_POINTS = "logforge.connectors"
+"""Other packages add a connector by an entry point of this group: NAME = "module:Class"."""
+
+BUILT_IN = {
+    "claude_code": "logforge.connectors.claude_code:ClaudeCode",
+    "openai_messages": "logforge.connectors.openai_messages:OpenAIMessages",
+    "star": "logforge.connectors.star:Star",
+    "swe_agent_traj": "logforge.connectors.swe_agent:SweAgentTraj",
+    "tau_bench": "logforge.connectors.tau_bench:TauBench",
+}
+
+
+class Claim(NamedTuple):
+    """A connector's claim on a file."""
+
+    connector: Connector
+    confidence: float
+
+
+@cache
+def registry() -> dict[str, Connector]:
+    """Every connector by name, sorted. A broken third-party one is a warning, not a crash."""
+    found = {name: _load(target) for name, target in BUILT_IN.items()}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            found[point.name] = point.load()()
+        except Exception as error:
+            warnings.warn(f"connector {point.name!r} ({point.value}) cannot be loaded: {error}", stacklevel=2)
+    return dict(sorted(found.items()))
+
+
+def registry_version() -> int:
+    """A number that changes when a connector is added, removed or bumped: files that none claimed are then looked at again."""
+    known = ",".join(f"{name}={connector.version}" for name, connector in registry().items())
+    return zlib.crc32(known.encode()) & 0x7FFFFFFF
+
+
+def _load(target: str) -> Connector:
+    module, _, name = target.partition(":")
+    connector: Connector = getattr(importlib.import_module(module), name)()
+    return connector
+
+
+def get(name: str) -> Connector:
+    """The connector of that name. Raises UnknownName, listing the valid ones."""
+    connectors = registry()
+    if name not in connectors:
+        raise UnknownName("format", name, list(connectors))
+    return connectors[name]
+
+
+def detect(path: Path) -> list[Claim]:
+    """The claims on a file, the surest first; empty when no connector knows it."""
+    return claims(look(path))
+
+
+def claims(head: Head) -> list[Claim]:
+    """The claims on a file of which the head was read already."""
+    found = [Claim(connector, connector.sniff(head)) for connector in registry().values()]
+    return sorted(
+        (claim for claim in found if claim.confidence > 0), key=lambda c: (-c.confidence, c.connector.name)
+    )

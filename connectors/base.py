@@ -1,0 +1,252 @@
+"""The connector protocol and what every connector shares: the source at hand and a first look at its bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from logforge.connectors import jsontext
+from logforge.schemas.episode import Reading, Reject
+
+HEAD_BYTES = 256 * 1024
+"""How much of a file `sniff` gets to see."""
+BOM = b"\xef\xbb\xbf"
+"""The UTF-8 byte order mark, which belongs to the file and to no record."""
+
+
+@runtime_checkable
+class Connector(Protocol):
+    """One log format. `record` says what its unit of account is; bump `version` whenever its output changes."""
+
+    name: str
+    version: int
+    record: str
+
+    def sniff(self, head: Head) -> float:
+        """How sure it is, from 0 (not mine) to 1, that a file beginning so is of its format."""
+        ...
+
+    def read(self, source: Source) -> Iterator[Reading]:
+        """Yield the source's episodes, and everything else in it as rejects, skips and duplicates.
+
+        Every record of the source is accounted for exactly once. One bad record never raises.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to read: where it is, and the name its locators carry."""
+
+    path: Path
+    label: str
+
+    def bytes(self) -> bytes:
+        """The whole file."""
+        return self.path.read_bytes()
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Line number from 1 and bytes of each line that is not blank. Only `\\n` ends a line; a BOM is dropped."""
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if number == 1:
+                    line = line.removeprefix(BOM)
+                line = line.strip(b" \t\r\n")
+                if line:
+                    yield number, line
+
+    def records(self) -> Iterator[tuple[str, Any | Reject]]:
+        """Locator and parsed value of each record of a JSON-lines file, a JSON array or a single JSON document.
+
+        A line that is no JSON comes as a Reject; so does a document that is no JSON as a whole. A damaged array still
+        gives the elements that are whole.
+        """
+        if self.first_byte() == b"[":
+            yield from self._array_elements()
+        elif self._is_lines():
+            yield from self._line_values()
+        else:
+            yield f"{self.label}#", self.document()
+
+    def document(self) -> Any | Reject:
+        """The file as one JSON value, or a Reject."""
+        data = self.bytes()
+        try:
+            return jsontext.loads(data.removeprefix(BOM))
+        except jsontext.NotJson as error:
+            return malformed(f"{self.label}#", error, data)
+
+    def first_byte(self) -> bytes:
+        """The first byte that is no blank or BOM."""
+        with self.path.open("rb") as file:
+            return file.read(4096).removeprefix(BOM).lstrip()[:1]
+
+    def _is_lines(self) -> bool:
+        """JSON lines, when one of the first two lines is a JSON value on its own; else one document over several lines.
+
+        Two lines, because the first may be damaged. A document's second line can be a value on its own by chance only,
+        so then the whole file must fail to be a document as well.
+        """
+        first_two = [_is_json(line) for _, line in islice(self.lines(), 2)]
+        if not first_two or first_two[0] or len(first_two) == 1:
+            return True
+        return first_two[1] and isinstance(self.document(), Reject)
+
+    def _line_values(self) -> Iterator[tuple[str, Any | Reject]]:
+        for number, line in self.lines():
+            where = f"{self.label}:{number}"
+            try:
+                yield where, jsontext.loads(line)
+            except jsontext.NotJson as error:
+                yield where, malformed(where, error, line)
+
+    def _array_elements(self) -> Iterator[tuple[str, Any | Reject]]:
+        value = self.document()
+        if isinstance(value, list):
+            for index, element in enumerate(value):
+                yield f"{self.label}#/{index}", element
+        else:
+            yield from split_array(self.bytes().removeprefix(BOM).lstrip(), f"{self.label}#")
+
+
+_SPLIT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]', re.DOTALL)
+
+
+def split_array(data: bytes, pointer: str) -> Iterator[tuple[str, Any | Reject]]:
+    """The elements of a JSON array that is no JSON as a whole, each parsed on its own. `data` begins with its `[`.
+
+    Elements are told apart by bytes (brackets and commas outside strings). What follows a missing or extra bracket
+    cannot be told apart and comes as one Reject.
+    """
+    depth, start, index = 0, 1, 0
+    for match in _SPLIT.finditer(data):
+        token = match.group()
+        if token in (b"{", b"["):
+            depth += 1
+        elif token in (b"}", b"]"):
+            depth -= 1
+        ends = (token == b"," and depth == 1) or depth == 0
+        if ends:
+            yield from _element(data[start : match.start()], f"{pointer}/{index}")
+            start, index = match.end(), index + 1
+        if depth == 0:
+            break
+    yield from _element(data[start:], f"{pointer}/{index}")
+
+
+def _element(data: bytes, where: str) -> Iterator[tuple[str, Any | Reject]]:
+    if data.strip():
+        try:
+            yield where, jsontext.loads(data)
+        except jsontext.NotJson as error:
+            yield where, malformed(where, error, data.strip())
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        jsontext.loads(data)
+        return True
+    except jsontext.NotJson:
+        return False
+
+
+def at(locator: str, pointer: str) -> str:
+    """The locator of something inside a record: `label:3` and `/a/0` give `label:3#/a/0`."""
+    return f"{locator}#{pointer}" if locator.rpartition(":")[2].isdigit() else f"{locator}{pointer}"
+
+
+def malformed(locator: str, error: Exception, data: bytes) -> Reject:
+    """A record that is no JSON."""
+    return Reject(
+        locator=locator,
+        reason="not valid JSON (cut off or damaged)",
+        rule="malformed_record",
+        detail=str(error),
+        excerpt=excerpt(data),
+    )
+
+
+def excerpt(value: object, limit: int = 200) -> str:
+    """The beginning of a record, for people."""
+    if isinstance(value, bytes):
+        text = value[:limit].decode("utf-8", "replace")
+    else:
+        text = value if isinstance(value, str) else jsontext.canonical(value)
+    return text[:limit]
+
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
+
+
+class Head(NamedTuple):
+    """A first look at a file, made once and shown to every connector."""
+
+    name: str
+    data: bytes
+    container: Literal["object", "array", "text", "binary", "empty"]
+    keys: dict[str, set[str]]
+    """Keys by depth path: "" the first object's own keys, "messages" those of the first object inside it, and so on."""
+
+    @property
+    def top(self) -> set[str]:
+        """Keys of the first object (of the document, of the array's first element, or of the first line)."""
+        return self.keys.get("", set())
+
+
+def look(path: Path) -> Head:
+    """Read a file's head and list the keys of its first object, even when that object is cut off by the head's end."""
+    with path.open("rb") as file:
+        data = file.read(HEAD_BYTES)
+    text = data.removeprefix(BOM).lstrip()
+    if not text:
+        return Head(path.name, data, "empty", {})
+    if text[:1] not in (b"{", b"["):
+        return Head(path.name, data, "binary" if b"\x00" in text[:1024] else "text", {})
+    return Head(path.name, data, "object" if text[:1] == b"{" else "array", _keys(text))
+
+
+@dataclass
+class _Level:
+    kind: bytes
+    path: str
+    key: str = ""
+    last: bytes = b""
+    expects_key: bool = field(default=True)
+
+
+def _keys(text: bytes) -> dict[str, set[str]]:
+    """Keys of the first top-level object and of the first objects nested in it, by path."""
+    found: dict[str, set[str]] = {}
+    stack: list[_Level] = []
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        top = stack[-1] if stack else None
+        if token in (b"{", b"["):
+            path = _child_path(top)
+            stack.append(_Level(token, path))
+            if token == b"{":
+                found.setdefault(path, set())
+        elif token in (b"}", b"]"):
+            if stack:
+                closed = stack.pop()
+                if closed.kind == b"{" and closed.path == "":
+                    break
+        elif top is not None and top.kind == b"{":
+            if token == b":":
+                top.key = top.last[1:-1].decode("utf-8", "replace")
+                found[top.path].add(top.key)
+            elif token != b",":
+                top.last = token
+    return found
+
+
+def _child_path(parent: _Level | None) -> str:
+    if parent is None:
+        return ""
+    if parent.kind == b"[":
+        return parent.path
+    return f"{parent.path}.{parent.key}" if parent.path else parent.key

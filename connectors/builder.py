@@ -1,0 +1,311 @@
+"""Puts an episode together from what a connector reads, in order: messages, calls, results, end.
+
+Here, once for all formats: positions, parallel groups, respond and clarify steps, canonical arguments, and the
+pairing of a result with the nearest preceding unanswered call of its id.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import xxhash
+
+from logforge.connectors.base import excerpt
+from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.outcome import asks_user, classify_result
+from logforge.schemas.episode import (
+    CLARIFY,
+    RESPOND,
+    ArgumentsStatus,
+    Ending,
+    Episode,
+    Message,
+    Reject,
+    ResultStatus,
+    Step,
+    StepKind,
+)
+
+
+def episode_id(format_name: str, *identity: object) -> str:
+    """32 hex digits from the format and what identifies the episode (see docs/design.md §3, Identity)."""
+    return xxhash.xxh3_128_hexdigest("\x1f".join((format_name, *map(str, identity))).encode())
+
+
+def content_id(format_name: str, record: object) -> str:
+    """An episode id from the whole record, for formats whose own ids are not unique across files."""
+    return episode_id(format_name, canonical(record))
+
+
+class Call(NamedTuple):
+    """A tool call as the log has it: `arguments` may be an object, JSON text, empty or damaged."""
+
+    name: str
+    arguments: Any
+    call_id: str | None = None
+    locator: str | None = None
+    proposed: str | None = None
+
+
+class _Result(NamedTuple):
+    text: str | None
+    status: ResultStatus
+    error_class: str | None
+    position: int
+    latency_s: float | None
+    reward: float | None
+    locator: str
+
+
+class _Open(NamedTuple):
+    """A step as decided, before its result is known."""
+
+    position: int
+    kind: StepKind
+    action: str
+    locator: str
+    arguments: str
+    arguments_status: ArgumentsStatus
+    call_id: str | None
+    group: int | None
+    proposed: str | None
+    reward: float | None
+
+
+_MISSING = _Result(None, "missing", None, -1, None, None, "")
+
+
+def parse_arguments(raw: Any) -> tuple[str, ArgumentsStatus]:
+    """Canonical JSON text of a call's arguments and how they were. Nothing is invented: damaged text is kept as it is.
+
+    None, "" and "null" mean no arguments. Text that holds JSON text is unwrapped once (`repaired`).
+    """
+    if raw is None or raw == "":
+        return "{}", "ok"
+    if not isinstance(raw, str):
+        return canonical(raw), "ok"
+    try:
+        value = loads(raw)
+    except NotJson:
+        return raw, "invalid"
+    if isinstance(value, str):
+        try:
+            inner = loads(value)
+        except NotJson:
+            return canonical(value), "ok"
+        return ("{}", "ok") if inner is None else (canonical(inner), "repaired")
+    return ("{}", "ok") if value is None else (canonical(value), "ok")
+
+
+class EpisodeBuilder:
+    """Collects one episode. Call in the log's order, then `finish`."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.rejects: list[Reject] = []
+        self._steps: list[_Open] = []
+        self._results: dict[int, _Result] = {}
+        self._unanswered: dict[str, list[int]] = {}
+        self._waiting: list[int] = []
+        self._groups = 0
+
+    def message(self, role: str, content: str | None, locator: str, **more: Any) -> int:
+        """Add a text that is no decision of the agent (system, developer, user). Returns its position."""
+        position = len(self.messages)
+        self.messages.append(Message(position, role, content, locator, **more))
+        return position
+
+    def turn(
+        self,
+        content: str | None,
+        calls: list[Call],
+        locator: str,
+        *,
+        kind: StepKind | None = None,
+        arguments: Any = None,
+        reward: float | None = None,
+        **more: Any,
+    ) -> int:
+        """Add an assistant turn: one step per call, or one respond/clarify step when it calls nothing.
+
+        Without calls, `kind` overrides the rule that tells respond from clarify, and `arguments` may carry what the
+        log says of the utterance (a label, say). Returns the message's position.
+        """
+        position = len(self.messages)
+        self.messages.append(Message(position, "assistant", content, locator, **more))
+        if not calls:
+            said: StepKind = kind or (CLARIFY if asks_user(content) else RESPOND)
+            text, status = parse_arguments(arguments)
+            self._steps.append(_Open(position, said, said, locator, text, status, None, None, None, reward))
+            return position
+        self._waiting = []
+        group = None
+        if len(calls) > 1:
+            group, self._groups = self._groups, self._groups + 1
+        for call in calls:
+            self._call(call, position, group, locator, reward)
+        return position
+
+    def _call(self, call: Call, position: int, group: int | None, locator: str, reward: float | None) -> None:
+        index = len(self._steps)
+        text, status = parse_arguments(call.arguments)
+        self._steps.append(
+            _Open(
+                position,
+                "tool",
+                call.name,
+                call.locator or locator,
+                text,
+                status,
+                call.call_id,
+                group,
+                call.proposed,
+                reward,
+            )
+        )
+        self._waiting.append(index)
+        if call.call_id is not None:
+            self._unanswered.setdefault(call.call_id, []).append(index)
+
+    def result(
+        self,
+        call_id: str | None,
+        text: str | None,
+        locator: str,
+        *,
+        failed: bool | None = None,
+        status: ResultStatus | None = None,
+        latency_s: float | None = None,
+        reward: float | None = None,
+        **more: Any,
+    ) -> bool:
+        """Add a tool's answer and pair it with the nearest preceding unanswered call of its id.
+
+        Without an id it goes to the earliest unanswered call of the latest turn with calls. `failed` is the log's own
+        flag and `status` its own verdict, where it has them. False: no call takes it; the answer is then a rejected
+        part and no message.
+        """
+        index = self._take(call_id)
+        if index is None:
+            self.rejects.append(
+                Reject(
+                    level="part",
+                    locator=locator,
+                    reason="result without a call it could answer",
+                    rule="orphan_result",
+                    detail=self._why_orphan(call_id),
+                    excerpt=excerpt(text or ""),
+                )
+            )
+            return False
+        text = text or ""  # an answer that says nothing is still an answer; null is for calls without one
+        found, error = classify_result(text, failed)
+        position = len(self.messages)
+        self.messages.append(Message(position, "tool", text, locator, **more))
+        self._results[index] = _Result(text, status or found, error, position, latency_s, reward, locator)
+        return True
+
+    def _why_orphan(self, call_id: str | None) -> str:
+        if call_id is None:
+            return "no call id, and no call of the latest turn is open"
+        return f"call id {call_id!r}" + (" has its result already" if call_id in self._unanswered else "")
+
+    def _take(self, call_id: str | None) -> int | None:
+        if call_id is not None:
+            index = self._nearest(self._unanswered.get(call_id))
+        else:
+            index = self._waiting[0] if self._waiting else None
+        if index is not None and index in self._waiting:
+            self._waiting.remove(index)
+        return index
+
+    def _nearest(self, open_calls: list[int] | None) -> int | None:
+        """The first open call of the latest turn that has one: ids repeat between turns, and even within one."""
+        if not open_calls:
+            return None
+        if len(open_calls) == 1:
+            return open_calls.pop()
+        turn = self._steps[open_calls[-1]].position
+        index = next(i for i in open_calls if self._steps[i].position == turn)
+        open_calls.remove(index)
+        return index
+
+    def also_answers(self, call_id: str | None) -> bool:
+        """The result just added answers this call too (one result message may name several calls)."""
+        index = self._take(call_id)
+        if index is None or not self._results:
+            return False
+        self._results[index] = next(reversed(self._results.values()))
+        return True
+
+    @property
+    def last_action(self) -> str:
+        """The last decision's action; "" when there is none."""
+        return self._steps[-1].action if self._steps else ""
+
+    @property
+    def ends_unanswered(self) -> bool:
+        """True when the last turn calls tools and the log does not hold the result of every call."""
+        last = len(self._steps) - 1
+        if last < 0 or self._steps[last].kind != "tool":
+            return False
+        turn = self._steps[last].position
+        while last >= 0 and self._steps[last].position == turn:
+            if last not in self._results:
+                return True
+            last -= 1
+        return False
+
+    def finish(
+        self, *, id: str, format: str, locator: str, ending: Ending, ending_reason: str, **more: Any
+    ) -> Episode:
+        """The episode. `more` are further fields of schemas.episode.Episode."""
+        tools = more.get("tools")
+        offered = None if tools is None else set(tools)
+        times = [m.created_at for m in self.messages if m.created_at is not None]
+        if times:
+            more.setdefault("started_at", min(times))
+            more.setdefault("ended_at", max(times))
+        more.setdefault("prompt_version", self._prompt_version())
+        return Episode(
+            episode_id=id,
+            format=format,
+            locator=locator,
+            ending=ending,
+            ending_reason=ending_reason,
+            messages=self.messages,
+            steps=[self._step(index, step, offered) for index, step in enumerate(self._steps)],
+            **more,
+        )
+
+    def _prompt_version(self) -> str | None:
+        """Hash of the system prompt, when the conversation begins with one."""
+        first = self.messages[0] if self.messages else None
+        if first is None or first.role not in ("system", "developer") or not first.content:
+            return None
+        return xxhash.xxh3_64_hexdigest(first.content.encode())
+
+    def _step(self, index: int, step: _Open, offered: set[str] | None) -> Step:
+        is_tool = step.kind == "tool"
+        result = self._results.get(index, _MISSING)
+        answered = result is not _MISSING
+        return Step(
+            step=index,
+            position=step.position,
+            kind=step.kind,
+            action=step.action,
+            locator=step.locator,
+            arguments=step.arguments,
+            arguments_status=step.arguments_status,
+            action_valid=not is_tool or offered is None or step.action in offered,
+            tool_call_id=step.call_id,
+            result=result.text,
+            result_status=result.status if is_tool else None,
+            result_position=result.position if answered else None,
+            error_class=result.error_class,
+            latency_s=result.latency_s,
+            parallel_group=step.group,
+            proposed_action=step.proposed,
+            logged_reward=step.reward if result.reward is None else result.reward,
+            result_locator=result.locator if answered else None,
+        )

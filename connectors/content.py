@@ -1,0 +1,191 @@
+"""Message content as the APIs log it: text, null, or a list of parts and blocks (text, thinking, calls, results, images).
+
+A part that is no text leaves a visible mark (`[image]`), so that an answer made of one is not taken for none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from logforge.connectors.base import excerpt
+from logforge.connectors.builder import Call
+from logforge.connectors.jsontext import canonical
+from logforge.schemas.episode import Reject
+
+CALL_BLOCKS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+"""Block types that hold a tool call."""
+
+
+class Text(NamedTuple):
+    """A text and where it stands."""
+
+    text: str
+    locator: str
+
+
+class Answer(NamedTuple):
+    """A tool result block. `failed` is the log's own flag; the API's default for an absent one is false."""
+
+    call_id: str | None
+    text: str | None
+    failed: bool
+    locator: str
+
+
+@dataclass
+class Parts:
+    """What the content of one message holds, by kind and in order."""
+
+    texts: list[Text] = field(default_factory=list)
+    thoughts: list[Text] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+
+    @property
+    def text(self) -> str | None:
+        """The texts, joined by line breaks; None when there is none."""
+        return "\n".join(text for text, _ in self.texts) if self.texts else None
+
+    @property
+    def thought(self) -> str | None:
+        """The thinking, joined by line breaks; None when there is none."""
+        return "\n".join(text for text, _ in self.thoughts) if self.thoughts else None
+
+    def merge(self, later: Parts) -> None:
+        """Add a later piece of the same message: a text that grew replaces its beginning, what is new is appended."""
+        self.texts = _grown(self.texts, later.texts)
+        self.thoughts = _grown(self.thoughts, later.thoughts)
+        for call in later.calls:
+            known = [
+                i
+                for i, old in enumerate(self.calls)
+                if call.call_id is not None and old.call_id == call.call_id
+            ]
+            if known:
+                self.calls[known[0]] = call
+            else:
+                self.calls.append(call)
+        known_answers = {answer.call_id for answer in self.answers}
+        self.answers += [a for a in later.answers if a.call_id is None or a.call_id not in known_answers]
+        self.rejects += later.rejects
+
+
+def _grown(old: list[Text], new: list[Text]) -> list[Text]:
+    result = list(old)
+    for text in new:
+        shorter = next((i for i, o in enumerate(old) if text.text.startswith(o.text)), None)
+        if shorter is not None:
+            result[shorter] = text
+        elif not any(o.text.startswith(text.text) for o in old):
+            result.append(text)
+    return result
+
+
+def read_content(content: Any, where: str) -> Parts:
+    """Sort a message's content by kind. `where` is the locator of the content itself."""
+    parts = Parts()
+    if isinstance(content, str):
+        if content:
+            parts.texts.append(Text(content, where))
+    elif isinstance(content, list):
+        for index, block in enumerate(content):
+            _read_block(parts, block, f"{where}/{index}")
+    elif content is not None:
+        parts.rejects.append(
+            bad_part(where, "content is neither text nor a list of parts", "bad_content", content)
+        )
+    return parts
+
+
+def _read_block(parts: Parts, block: Any, where: str) -> None:
+    if isinstance(block, str):
+        if block:
+            parts.texts.append(Text(block, where))
+        return
+    if not isinstance(block, dict):
+        parts.rejects.append(bad_part(where, "content block is no object", "bad_block", block))
+        return
+    kind = block.get("type")
+    if kind in ("thinking", "redacted_thinking"):
+        thought = block.get("thinking")
+        if thought != "":
+            parts.thoughts.append(Text(thought if isinstance(thought, str) else f"[{kind}]", where))
+    elif isinstance(kind, str) and kind in CALL_BLOCKS:
+        _read_call(parts, block, where)
+    elif isinstance(kind, str) and kind.endswith("tool_result"):
+        call_id, failed = text_or_none(block.get("tool_use_id")), block.get("is_error") is True
+        parts.answers.append(Answer(call_id, text_of(block.get("content")), failed, where))
+    elif text := part_text(block):
+        parts.texts.append(Text(text, where))
+
+
+def _read_call(parts: Parts, block: dict[str, Any], where: str) -> None:
+    name = block.get("name")
+    if isinstance(name, str) and name:
+        parts.calls.append(Call(name, block.get("input"), text_or_none(block.get("id")), where))
+    else:
+        parts.rejects.append(bad_part(where, "tool call without a name", "nameless_call", block))
+
+
+def text_of(content: Any) -> str | None:
+    """The text of a message's content. Parts are joined by line breaks; a part that is no text leaves a visible mark."""
+    if content is None or isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return canonical(content)
+    return "\n".join(part_text(part) for part in content)
+
+
+def part_text(part: Any) -> str:
+    """The text of one part, or a mark that says what kind of part it is."""
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        return canonical(part)
+    for key in ("text", "content", "refusal"):
+        if isinstance(part.get(key), str):
+            return str(part[key])
+    kind = part.get("type")
+    return f"[{kind if isinstance(kind, str) else 'part'}]"
+
+
+def bad_part(where: str, reason: str, rule: str, found: Any) -> Reject:
+    """A piece of a kept record that is set aside."""
+    return Reject(level="part", locator=where, reason=reason, rule=rule, excerpt=excerpt(found))
+
+
+def text_or_none(value: Any) -> str | None:
+    """A scalar as text; None for null, "", and anything that is no scalar."""
+    if isinstance(value, str):
+        return value or None
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def first_text(row: dict[str, Any], *keys: str) -> str | None:
+    """The first of these keys that holds a scalar, as text."""
+    return next((text for key in keys if (text := text_or_none(row.get(key))) is not None), None)
+
+
+def count_or_none(value: Any) -> int | None:
+    """A count, when it is one and fits the store's 32 bits."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else None
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def micros(value: Any) -> int | None:
+    """An ISO 8601 text or Unix seconds as microseconds since 1970 UTC; None when it is neither. No zone means UTC."""
+    try:
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value)
+            return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return (datetime.fromtimestamp(value, UTC) - _EPOCH) // _MICROSECOND
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None

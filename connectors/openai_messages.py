@@ -1,0 +1,294 @@
+"""OpenAI-style messages: `{"messages": [...]}` rows as JSON lines, a JSON array or one document.
+
+A record is one conversation. Arguments may be text or an object; content text, null, a list of parts, or Anthropic's
+blocks with calls and results in them; the message list itself JSON text. `function_call` / role `function` without ids
+are read too. In a second shape each line is one message with a `session_id`; a record is then a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from logforge.connectors.base import Head, Source, at
+from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.content import bad_part, first_text, micros, read_content, text_of, text_or_none
+from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
+from logforge.schemas.episode import Ending, Episode, Reading, Reject
+
+ROLES = frozenset({"system", "developer", "user"})
+SESSION_KEYS = ("session_id", "conversation_id", "thread_id")
+"""Keys that tell the conversation of a line that is a single message."""
+
+_CALLS_IN_TEXT = re.compile(rb"<function=|<tool_call>|<execute>|```mswea_bash_command")
+_STREAM = b"chat.completion.chunk"
+_OTHER_FORMATS = frozenset(
+    {"suite_name", "trajectory_format", "sessionId", "simulations", "samples", "traj", "history"}
+)
+
+
+class OpenAIMessages:
+    """Rows with a `messages` list."""
+
+    name = "openai_messages"
+    version = 1
+    record = "one conversation (a line, an array element or the document), or one line where lines are single messages"
+
+    def sniff(self, head: Head) -> float:
+        """Rows whose `messages` have roles. Not those of formats that only look alike or write their calls as text."""
+        if head.container not in ("object", "array") or _OTHER_FORMATS & head.top or _STREAM in head.data:
+            return 0.0
+        if "messages" in head.top:
+            keys = head.keys.get("messages", set())
+            structured = {"tool_calls", "function_call"} & keys
+            if "value" in head.keys.get("messages.content", set()) or (
+                _CALLS_IN_TEXT.search(head.data) and not structured
+            ):
+                return 0.0
+            return 0.6 if "role" in keys or not keys else 0.0
+        lines = (
+            head.container == "object" and {"role", "content"} <= head.top and set(SESSION_KEYS) & head.top
+        )
+        return 0.5 if lines else 0.0
+
+    def read(self, source: Source) -> Iterator[Reading]:
+        """One episode per row; single-message lines are gathered by their session and come at the end."""
+        sessions = _Sessions()
+
+        def row(value: Any, locator: str) -> Iterator[Reading]:
+            if not sessions.add(value, locator):
+                yield from self._row(value, locator)
+
+        for reading in read_rows(source, row):
+            sessions.cut = isinstance(reading, Reject) and reading.rule == "malformed_record"
+            yield reading
+        yield from sessions.episodes(self.name)
+
+    def _row(self, row: Any, locator: str) -> Iterator[Reading]:
+        messages = row.get("messages") if isinstance(row, dict) else None
+        if isinstance(messages, str):
+            try:
+                messages = loads(messages)
+            except NotJson as error:
+                yield Reject(
+                    locator=locator,
+                    reason="its messages are text that is no JSON (cut off or damaged)",
+                    rule="malformed_record",
+                    detail=str(error),
+                    excerpt=messages[:200],
+                )
+                return
+            pointer = at(locator, "/messages#")
+        else:
+            pointer = at(locator, "/messages")
+        if not isinstance(messages, list):
+            yield reject(locator, "no list of messages", "", row)
+            return
+        builder = EpisodeBuilder()
+        add_messages(builder, messages, pointer)
+        yield from close(builder, self._episode(builder, row, locator))
+
+    def _episode(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str) -> Episode:
+        success = first_bool(row, "success", "resolved", "label")
+        score = first_number(row, "reward", "score")
+        ending, reason = _ending(builder, row, success is not None or score is not None)
+        return builder.finish(
+            id=content_id(self.name, row),
+            format=self.name,
+            locator=locator,
+            ending=ending,
+            ending_reason=reason,
+            native_id=first_text(row, "id", "instance_id", "conversation_id"),
+            task_id=first_text(row, "task_id", "instance_id"),
+            task=first_user_text(builder),
+            session_id=first_text(row, *SESSION_KEYS),
+            user_id=text_or_none(row.get("user_id")),
+            model=text_or_none(row.get("model")),
+            policy_id=text_or_none(row.get("model")),
+            tools=tool_names(row.get("tools")),
+            success=success,
+            score=score,
+            metadata=canonical({k: v for k, v in row.items() if k not in ("messages", "tools")}),
+        )
+
+
+class _Sessions:
+    """Lines that are single messages, by session."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, list[tuple[dict[str, Any], str]]] = {}
+        self._latest: str | None = None
+        self.cut = False
+        """The file's last line is damaged, so the end of the session before it is lost."""
+
+    def add(self, row: Any, locator: str) -> bool:
+        """Take a line that is a single message of a session."""
+        self._latest, self.cut = None, False
+        if not isinstance(row, dict) or "messages" in row or not isinstance(row.get("role"), str):
+            return False
+        session = first_text(row, *SESSION_KEYS)
+        if session is None:
+            return False
+        self._lines.setdefault(session, []).append((row, locator))
+        self._latest = session
+        return True
+
+    def episodes(self, name: str) -> Iterator[Reading]:
+        """One episode per session."""
+        for session, lines in self._lines.items():
+            builder = EpisodeBuilder()
+            for row, locator in lines:
+                _add_message(builder, row, locator)
+            first, locator = lines[0]
+            ending, reason = _ending(builder, first, False)
+            if self.cut and session == self._latest:
+                ending, reason = "truncated", "the log is cut off"
+            episode = builder.finish(
+                id=episode_id(name, session, canonical(first)),
+                format=name,
+                locator=locator,
+                records=len(lines),
+                ending=ending,
+                ending_reason=reason,
+                native_id=session,
+                session_id=session,
+                task=first_user_text(builder),
+                model=next((m for row, _ in lines if (m := text_or_none(row.get("model")))), None),
+            )
+            yield from close(builder, episode)
+
+
+def _ending(builder: EpisodeBuilder, row: dict[str, Any], judged: bool) -> tuple[Ending, str]:
+    """An explicit flag or an outcome says it; else the end is true when the agent had the last word."""
+    if row.get("truncated") is True:
+        return "truncated", "the log says so"
+    if row.get("terminated") is True or judged:
+        return "terminal", "the outcome is known" if judged else "the log says so"
+    if builder.ends_unanswered:
+        return "truncated", "last call is unanswered"
+    last = builder.messages[-1].role if builder.messages else ""
+    if last == "assistant":
+        return "terminal", "end of conversation"
+    return "truncated", "the log stops before the agent's answer"
+
+
+def add_messages(builder: EpisodeBuilder, messages: list[Any], pointer: str) -> None:
+    """Read a list of OpenAI-style messages into the builder. `pointer` is the locator of the list."""
+    for index, message in enumerate(messages):
+        _add_message(builder, message, f"{pointer}/{index}")
+
+
+def _add_message(builder: EpisodeBuilder, message: Any, where: str) -> None:
+    role = message.get("role") if isinstance(message, dict) else None
+    content = message.get("content") if role is not None else None
+    if role == "assistant":
+        _add_turn(builder, message, content, where)
+    elif role == "tool" or role == "function":
+        _add_result(builder, message, content, where)
+    elif not isinstance(role, str) or role not in ROLES:
+        known = "system, developer, user, assistant, tool, function"
+        builder.rejects.append(
+            bad_part(where, f"message whose role is none of {known}", "unknown_role", message)
+        )
+    elif isinstance(content, list) and any(_is_result(block) for block in content):
+        _add_answers(builder, message, content, where)
+    else:
+        builder.message(role, text_of(content), where, created_at=_time(message))
+
+
+def _add_turn(builder: EpisodeBuilder, message: dict[str, Any], content: Any, where: str) -> None:
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    thought = thought if isinstance(thought, str) else None
+    calls = calls_of(message, where, builder.rejects)
+    named = bool(message.get("tool_calls") or message.get("function_call"))
+    if isinstance(content, list):
+        parts = read_content(content, at(where, "/content"))
+        builder.rejects += parts.rejects
+        named = named or bool(parts.calls) or any(part.rule == "nameless_call" for part in parts.rejects)
+        content, thought, calls = parts.text, parts.thought or thought, calls + parts.calls
+    else:
+        content = text_of(content)
+    if named and not calls:
+        # It decided something that the log no longer tells; a `respond` step would be an invention.
+        builder.message("assistant", content, where, thought=thought, created_at=_time(message))
+    else:
+        builder.turn(content, calls, where, thought=thought, created_at=_time(message))
+
+
+def _add_result(builder: EpisodeBuilder, message: dict[str, Any], content: Any, where: str) -> None:
+    ids = message.get("tool_call_ids")
+    several = [text_or_none(i) for i in ids] if isinstance(ids, list) else []
+    call_id = text_or_none(message.get("tool_call_id")) or (several[0] if several else None)
+    failed = True if message.get("error") or message.get("is_error") is True else None
+    if builder.result(call_id, text_of(content) or "", where, failed=failed, created_at=_time(message)):
+        for other in several[1:]:
+            builder.also_answers(other)
+
+
+def _is_result(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "tool_result"
+
+
+def _add_answers(builder: EpisodeBuilder, message: dict[str, Any], content: list[Any], where: str) -> None:
+    """A user turn of Anthropic blocks: each result on its own, and whatever the user wrote as a message of its own."""
+    parts = read_content(content, at(where, "/content"))
+    builder.rejects += parts.rejects
+    for answer in parts.answers:
+        builder.result(
+            answer.call_id, answer.text, answer.locator, failed=answer.failed, created_at=_time(message)
+        )
+    if parts.texts:
+        builder.message("user", parts.text, parts.texts[0].locator, created_at=_time(message))
+
+
+def _time(message: dict[str, Any]) -> int | None:
+    stamp = message.get("timestamp") or message.get("created_at")
+    return None if stamp is None else micros(stamp)
+
+
+def calls_of(message: dict[str, Any], where: str, rejects: list[Reject]) -> list[Call]:
+    """The calls of an assistant message, of either style. What is no call goes to `rejects`."""
+    listed = message.get("tool_calls")
+    legacy = message.get("function_call")
+    if not listed and not legacy:
+        return []
+    calls = []
+    if listed and not isinstance(listed, list):
+        rejects.append(bad_part(at(where, "/tool_calls"), "tool_calls is no list", "bad_tool_calls", listed))
+    for index, call in enumerate(listed if isinstance(listed, list) else ()):
+        _add_call(calls, call, at(where, f"/tool_calls/{index}"), rejects)
+    if legacy and not calls:
+        _add_call(calls, legacy, at(where, "/function_call"), rejects)
+    return calls
+
+
+def _add_call(calls: list[Call], call: Any, where: str, rejects: list[Reject]) -> None:
+    function = call.get("function") if isinstance(call, dict) else None
+    inner = function if isinstance(function, dict) else call if isinstance(call, dict) else {}
+    name = inner.get("name") if not isinstance(function, str) else function
+    if isinstance(name, str) and name:
+        arguments = inner.get("arguments", inner.get("args"))
+        calls.append(Call(name, arguments, text_or_none(call.get("id")), where))
+    else:
+        rejects.append(bad_part(where, "tool call without a name", "nameless_call", call))
+
+
+def tool_names(tools: Any) -> list[str] | None:
+    """Names of the tools offered, from a list of definitions or its JSON text; None when the row says nothing."""
+    if isinstance(tools, str):
+        try:
+            tools = loads(tools)
+        except NotJson:
+            return None
+    if not isinstance(tools, list):
+        return None
+    names = set()
+    for tool in tools:
+        if isinstance(tool, dict):
+            inner = tool["function"] if isinstance(tool.get("function"), dict) else tool
+            tool = inner.get("name")
+        if isinstance(tool, str):
+            names.add(tool)
+    return sorted(names)

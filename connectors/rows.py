@@ -1,0 +1,77 @@
+"""What connectors share whose record is one conversation: reading row by row, and closing an episode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from logforge.connectors.base import Source, excerpt
+from logforge.connectors.builder import EpisodeBuilder
+from logforge.schemas.episode import Episode, Reading, Reject, Skip
+
+ReadRow = Callable[[Any, str], Iterator[Reading]]
+"""Reads one record (its parsed value and locator)."""
+
+
+def read_rows(source: Source, read_row: ReadRow) -> Iterator[Reading]:
+    """Read a source whose records are conversations. A record that is no JSON, or nested too deep, is set aside alone."""
+    for locator, row in source.records():
+        if isinstance(row, Reject):
+            yield row
+            continue
+        try:
+            readings = list(read_row(row, locator))
+        except RecursionError:
+            readings = [Reject(locator=locator, reason="nested too deep", rule="malformed_record")]
+        yield from readings
+
+
+def reject(locator: str, reason: str, detail: str, row: Any) -> Reject:
+    """A whole record set aside."""
+    return Reject(
+        locator=locator, reason=reason, rule="not_a_conversation", detail=detail, excerpt=excerpt(row)
+    )
+
+
+def close(builder: EpisodeBuilder, episode: Episode) -> Iterator[Reading]:
+    """The episode and the parts of it that were set aside; a conversation of which no message is left is none."""
+    if episode.messages:
+        yield episode
+    elif builder.rejects:
+        yield Reject(
+            locator=episode.locator,
+            reason="no message of it can be kept",
+            rule="no_message",
+            records=episode.records,
+        )
+    else:
+        yield Skip(reason="empty_conversation", records=episode.records)
+    kept = episode.episode_id if episode.messages else None
+    for part in builder.rejects:
+        yield msgspec.structs.replace(part, episode_id=kept)
+
+
+def first_user_text(builder: EpisodeBuilder) -> str | None:
+    """The first user message before any decision: the task as the agent saw it."""
+    for message in builder.messages:
+        if message.role == "user":
+            return message.content
+        if message.role == "assistant":
+            return None
+    return None
+
+
+def first_number(row: dict[str, Any], *keys: str) -> float | None:
+    """The first of these keys that holds a finite number."""
+    for key in keys:
+        value = row.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
+            return float(value)
+    return None
+
+
+def first_bool(row: dict[str, Any], *keys: str) -> bool | None:
+    """The first of these keys that holds a truth value."""
+    return next((row[key] for key in keys if isinstance(row.get(key), bool)), None)

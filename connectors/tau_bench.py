@@ -1,0 +1,80 @@
+"""tau-bench results: a JSON array of {task_id, trial, reward, info, traj}. A record is one array element.
+
+`traj` holds OpenAI messages with text arguments, null contents and call ids that repeat within an episode. Task ids
+are not unique across files, so an episode's identity is its whole record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from logforge.connectors.base import Head, Source, at
+from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
+from logforge.connectors.content import text_or_none
+from logforge.connectors.jsontext import canonical
+from logforge.connectors.openai_messages import add_messages
+from logforge.connectors.rows import close, first_number, first_user_text, read_rows, reject
+from logforge.schemas.episode import Ending, Episode, Reading
+
+
+class TauBench:
+    """tau-bench's `historical_trajectories`."""
+
+    name = "tau_bench"
+    version = 1
+    record = "one array element: a trial of a task"
+
+    def sniff(self, head: Head) -> float:
+        """An array whose first object has traj and either task_id or reward."""
+        return (
+            0.95
+            if head.container == "array" and "traj" in head.top and {"task_id", "reward"} & head.top
+            else 0.0
+        )
+
+    def read(self, source: Source) -> Iterator[Reading]:
+        """One episode per element."""
+        yield from read_rows(source, self._row)
+
+    def _row(self, row: Any, locator: str) -> Iterator[Reading]:
+        if not isinstance(row, dict) or not isinstance(row.get("traj"), list):
+            yield reject(locator, "no list `traj` of messages", "", row)
+            return
+        builder = EpisodeBuilder()
+        add_messages(builder, row["traj"], at(locator, "/traj"))
+        yield from close(builder, self._episode(builder, row, locator))
+
+    def _episode(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str) -> Episode:
+        info = row["info"] if isinstance(row.get("info"), dict) else {}
+        task = info["task"] if isinstance(info.get("task"), dict) else {}
+        ending, reason = _ending(row, info, builder)
+        score = first_number(row, "reward")
+        return builder.finish(
+            id=content_id(self.name, row),
+            format=self.name,
+            locator=locator,
+            ending=ending,
+            ending_reason=reason,
+            native_id=f"{row.get('task_id')}/{row.get('trial')}",
+            task_id=text_or_none(row.get("task_id")),
+            task=first_user_text(builder),
+            group_id=episode_id(self.name, task.get("instruction", row.get("task_id"))),
+            user_id=text_or_none(task.get("user_id")),
+            success=None if score is None or ending == "truncated" else score == 1.0,
+            score=score,
+            reference=canonical(task["actions"]) if "actions" in task else None,
+            metadata=canonical({key: value for key, value in row.items() if key != "traj"}),
+        )
+
+
+def _ending(row: dict[str, Any], info: dict[str, Any], builder: EpisodeBuilder) -> tuple[Ending, str]:
+    """A run without a verdict never came to its end: the step cap stopped it (its reward of 0.0 is a placeholder)."""
+    if row.get("reward") is None:
+        return "truncated", "no reward"
+    if "reward_info" in info and info["reward_info"] is None:
+        return "truncated", "step limit: the environment gave no verdict"
+    if builder.messages and builder.messages[-1].role == "tool":
+        handed_over = builder.last_action.startswith("transfer")
+        return "terminal", "handed over to a human" if handed_over else "the environment ended it"
+    return "terminal", "the user ended it"

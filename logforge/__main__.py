@@ -1,0 +1,5 @@
+"""`python -m logforge`."""
+
+from logforge.cli import main
+
+main()

@@ -1,0 +1,89 @@
+"""Which actions there are, and which of them an episode's agent could take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logforge.schemas.episode import CLARIFY, RESPOND, Episode
+from logforge.schemas.errors import UnknownName
+from logforge.schemas.manifest import INVALID, Vocabulary
+
+MaskKind = Literal["logged", "inferred"]
+ALWAYS = frozenset({RESPOND, CLARIFY})
+"""What every agent can do, whatever tools it is offered."""
+
+
+class Mask(NamedTuple):
+    """Which actions were on offer, in vocabulary order, and how that is known."""
+
+    allowed: npt.NDArray[np.bool_]
+    kind: MaskKind
+
+
+@dataclass(frozen=True)
+class ActionSpace:
+    """The vocabulary of actions and the tools seen in each log format."""
+
+    vocabulary: Vocabulary
+    tools_by_format: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def build(
+        cls,
+        rows: Iterable[tuple[str, Iterable[str] | None, Iterable[tuple[str, str, bool]]]],
+        earlier: Vocabulary | None = None,
+    ) -> ActionSpace:
+        """From one (format, tools offered or None, [(action, kind, action_valid)]) per episode.
+
+        A tool counts when it was offered, or called and not marked invalid: a hallucinated tool adds nothing.
+        With `earlier`, its ids stay and new tools follow.
+        """
+        seen: dict[str, set[str]] = {}
+        for format_name, offered, steps in rows:
+            tools = seen.setdefault(format_name, set())
+            tools.update(offered or ())
+            tools.update(action for action, kind, valid in steps if kind == "tool" and valid)
+        every = set().union(*seen.values())
+        by_format = {name: frozenset(seen[name] - {INVALID}) for name in sorted(seen)}
+        return cls(Vocabulary.build(every, earlier), by_format)
+
+    def offered(self, episode: Episode) -> tuple[str, ...]:
+        """The names of the actions the episode's agent could take, sorted.
+
+        An offered tool outside the vocabulary is left out: it has no id that a policy could choose.
+        """
+        tools = self._inferred(episode.format) if episode.tools is None else episode.tools
+        names = ALWAYS.union(tools) - {INVALID}
+        return tuple(sorted(name for name in names if name in self.vocabulary))
+
+    def mask(self, episode: Episode) -> Mask:
+        """`logged` when the log lists the tools offered, else `inferred`: every tool seen in the episode's format."""
+        kind: MaskKind = "inferred" if episode.tools is None else "logged"
+        return Mask(self.row(self.offered(episode)), kind)
+
+    def row(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """Names of actions as booleans in vocabulary order."""
+        row = np.zeros(self.vocabulary.size, np.bool_)
+        row[[self.vocabulary.id(name) for name in names]] = True
+        return row
+
+    def _inferred(self, format_name: str) -> frozenset[str]:
+        if format_name not in self.tools_by_format:
+            raise UnknownName("format of the action space", format_name, list(self.tools_by_format))
+        return self.tools_by_format[format_name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        tools = {name: sorted(self.tools_by_format[name]) for name in sorted(self.tools_by_format)}
+        return {"actions": list(self.vocabulary.actions), "tools_by_format": tools}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ActionSpace:
+        """The inverse of `to_dict`."""
+        tools = {name: frozenset(names) for name, names in data["tools_by_format"].items()}
+        return cls(Vocabulary(tuple(data["actions"])), tools)

@@ -1,0 +1,120 @@
+"""What must hold in the arrays of one split: dtypes and shapes, offsets, ends, values. Each rule yields its problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logforge.schemas.errors import Problem
+from logforge.schemas.manifest import Vocabulary
+
+if TYPE_CHECKING:
+    from logforge.arrays import SplitArrays
+
+_CHUNK = 1 << 14
+
+
+class ArraySpec(NamedTuple):
+    """One array of a split: its dtype, its shape in N, E, D (observation size) and A (actions), and its meaning."""
+
+    dtype: str
+    shape: str
+    meaning: str
+
+
+ARRAYS: dict[str, ArraySpec] = {
+    "actions": ArraySpec("int32", "N", "id of the action in the manifest's `actions`"),
+    "rewards": ArraySpec("float32", "N", "reward of the step"),
+    "terminals": ArraySpec("bool", "N", "the episode truly ended with this step"),
+    "timeouts": ArraySpec(
+        "bool", "N", "the log stops with this step, the world did not: values bootstrap here"
+    ),
+    "returns": ArraySpec("float32", "N", "discounted sum of the rewards from this step on"),
+    "propensities": ArraySpec(
+        "float32", "N", "probability of the action under who logged it; NaN when unknown"
+    ),
+    "weights": ArraySpec("float32", "N", "sample weight"),
+    "success": ArraySpec("int8", "E", "the episode's outcome: 1, 0, or -1 when the log has none"),
+    "episode_offsets": ArraySpec(
+        "int64", "E+1", "steps of episode e: `episode_offsets[e]:episode_offsets[e + 1]`"
+    ),
+    "observations": ArraySpec("float32", "N+E, D", "n + 1 observations of every episode"),
+    "masks": ArraySpec("bool", "N+E, A", "which actions were allowed, for the same rows"),
+    "observation_offsets": ArraySpec("int64", "E+1", "rows of episode e in `observations` and `masks`"),
+}
+"""Every array of a split, by the name of its file."""
+
+
+def shapes(arrays: SplitArrays, action_size: int, observation_size: int) -> list[Problem]:
+    """Every array has its dtype, and the lengths agree with one another and with the manifest."""
+    episodes, steps = len(arrays.success), len(arrays.actions)
+    lengths = {"N": steps, "E": episodes, "E+1": episodes + 1, "N+E": steps + episodes}
+    lengths |= {"D": observation_size, "A": action_size}
+    problems = []
+    for name, spec in ARRAYS.items():
+        array, shape = getattr(arrays, name), tuple(lengths[part] for part in spec.shape.split(", "))
+        if array.dtype != np.dtype(spec.dtype) or array.shape != shape:
+            found = f"{array.dtype} {array.shape}"
+            problems.append(Problem(f"is {found}, must be {spec.dtype} {shape} ({spec.shape})", field=name))
+    return problems
+
+
+def offsets(arrays: SplitArrays) -> Iterator[Problem]:
+    """Episodes lie one after another, none is empty, none is left over, and observations keep step with them."""
+    first, last = arrays.episode_offsets[[0, -1]]
+    if first != 0 or last != arrays.size:
+        yield Problem(f"run from {first} to {last}, must from 0 to {arrays.size}", field="episode_offsets")
+    short = np.diff(arrays.episode_offsets) < 1
+    if short.any():
+        yield Problem(f"episode {int(np.argmax(short))} has no step", field="episode_offsets")
+    if (arrays.observation_offsets != arrays.episode_offsets + np.arange(arrays.episode_count + 1)).any():
+        yield Problem("must be episode_offsets plus the episode's number", field="observation_offsets")
+
+
+def ends(arrays: SplitArrays) -> Iterator[Problem]:
+    """Every episode has one end, its last step, which is terminal or timeout and not both."""
+    last = np.zeros(arrays.size, bool)
+    last[arrays.episode_offsets[1:] - 1] = True
+    ended = arrays.terminals | arrays.timeouts
+    yield from _steps(arrays, arrays.terminals & arrays.timeouts, "terminal and timeout at once", "terminals")
+    yield from _steps(arrays, ended & ~last, "an end before the episode's last step", "terminals")
+    yield from _steps(arrays, last & ~ended, "a last step that is neither terminal nor timeout", "terminals")
+
+
+def values(arrays: SplitArrays, vocabulary: Vocabulary) -> Iterator[Problem]:
+    """Numbers are finite, ids are known, and no mask forbids what was done or allows `<invalid>`."""
+    for name in ("rewards", "returns", "weights"):
+        yield from _steps(arrays, ~np.isfinite(getattr(arrays, name)), "not finite", name)
+    yield from _steps(arrays, arrays.weights < 0, "negative", "weights")
+    unlikely = (arrays.propensities <= 0) | (arrays.propensities > 1)
+    yield from _steps(arrays, unlikely, "not in (0, 1], yet it happened", "propensities")
+    outside = (arrays.actions < 0) | (arrays.actions >= vocabulary.size)
+    yield from _steps(arrays, outside, f"not an id from 0 to {vocabulary.size - 1}", "actions")
+    allowed = arrays.masks[arrays.observation_rows, np.where(outside, 0, arrays.actions)]
+    forbidden = ~allowed & ~outside & (arrays.actions != vocabulary.invalid)
+    yield from _steps(arrays, forbidden, "forbidden by its mask, yet not `<invalid>`", "actions")
+    yield from _rows(~np.isin(arrays.success, (-1, 0, 1)), "not 1, 0 or -1", "success")
+    yield from _rows(_not_finite(arrays.observations), "not finite", "observations")
+    yield from _rows(arrays.masks[:, vocabulary.invalid], "allows `<invalid>`", "masks")
+    yield from _rows(np.count_nonzero(arrays.masks, axis=1) == 0, "allows nothing", "masks")
+
+
+def _steps(arrays: SplitArrays, bad: NDArray[Any], what: str, field: str) -> Iterator[Problem]:
+    for problem in _rows(bad, what, field):
+        episode = arrays.episode_index[int(np.argmax(bad))]
+        yield Problem(f"{problem.what} (episode {episode})", field=field)
+
+
+def _rows(bad: NDArray[Any], what: str, field: str) -> Iterator[Problem]:
+    count = int(bad.sum())
+    if count:
+        yield Problem(f"{what}: {count} rows, first {int(np.argmax(bad))}", field=field)
+
+
+def _not_finite(rows: NDArray[Any]) -> NDArray[Any]:
+    """Which rows hold NaN or infinity, in chunks that fit the cache."""
+    chunks = (rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK))
+    return np.concatenate([np.zeros(0, bool), *(~np.isfinite(chunk).all(axis=1) for chunk in chunks)])

@@ -1,0 +1,118 @@
+"""Replacing a folder or file as one act: whoever looks, at any moment and after any crash, sees the old or the new."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from logforge.schemas.errors import StoreError
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
+
+
+@contextmanager
+def replaced_folder(target: Path) -> Iterator[Path]:
+    """An empty folder beside `target` to write into; it takes target's place when the block ends without an error.
+
+    Writers of one target wait for each other, so whatever an earlier one left behind is of a killed one.
+    """
+    target = Path(target).resolve()
+    fresh, old = (target.with_name(f".{target.name}.{end}") for end in ("new", "old"))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(f".{target.name}.lock")):
+            _clear_leftovers(target, fresh, old)
+            fresh.mkdir()
+            try:
+                yield fresh
+                sync_tree(fresh)
+                _swap(fresh, target, old)
+                sync(target.parent)
+            finally:
+                shutil.rmtree(fresh, ignore_errors=True)
+                if target.exists():
+                    shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise StoreError(str(error.filename or target), error.strerror or str(error)) from error
+
+
+@contextmanager
+def replaced_file(target: Path) -> Iterator[Path]:
+    """A path beside `target` to write a file at; it takes target's place when the block ends without an error."""
+    target = Path(target).resolve()
+    fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield fresh
+            sync(fresh)
+            fresh.replace(target)
+            sync(target.parent)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(str(error.filename or target), error.strerror or str(error)) from error
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or a folder's list of names is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """The same for all that is in a folder, and for itself."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        sync(path)
+    sync(folder)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _clear_leftovers(target: Path, fresh: Path, old: Path) -> None:
+    if old.exists() and not target.exists():
+        old.rename(target)
+    for leftover in (fresh, old):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+
+
+def _swap(fresh: Path, target: Path, old: Path) -> None:
+    if not target.exists():
+        fresh.rename(target)
+    elif not _exchange(fresh, target):
+        target.rename(old)
+        try:
+            fresh.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names in one act (Linux). False where the system or the file system cannot."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _NO_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number), str(other))

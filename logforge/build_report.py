@@ -1,0 +1,148 @@
+"""What a build did, as data, as JSON and as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from logforge.schemas.episode import Episode
+from logforge.schemas.manifest import Manifest
+from logforge.tabulate import table
+from logforge.transitions import Origin
+
+
+class LeftOut(NamedTuple):
+    """Why an episode of the store is not in the dataset."""
+
+    rule: str
+    reason: str
+    step: int | None
+    locator: str
+
+    def row(self, dataset: str, episode_id: str) -> dict[str, Any]:
+        """Its row in `quarantine`."""
+        return {
+            "level": "transition",
+            "dataset": dataset,
+            "episode_id": episode_id,
+            "records": 0,
+            **self._asdict(),
+        }
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """A dataset's counts. `outcomes` has one row per source kind, format, split and success."""
+
+    dataset: str
+    path: str
+    hash: str
+    gamma: float
+    actions: int
+    observation_size: int
+    splits: dict[str, dict[str, int]]
+    outcomes: list[dict[str, Any]]
+    conflicts: dict[str, int]
+    augmented: dict[str, int]
+    augmenters: tuple[str, ...]
+    left_out: dict[str, int]
+    reward_terms: list[dict[str, Any]]
+
+    @classmethod
+    def of(
+        cls,
+        manifest: Manifest,
+        folder: Path,
+        rows: pl.DataFrame,
+        conflicts: pl.DataFrame,
+        left_out: Mapping[str, LeftOut],
+        origins: Mapping[str, tuple[Episode, Origin]],
+        formats: Mapping[str, str],
+        augmenters: tuple[str, ...],
+    ) -> BuildReport:
+        """The report of a finished build. `formats` maps episode ids to formats."""
+        return cls(
+            dataset=manifest.dataset,
+            path=str(folder),
+            hash=manifest.hash,
+            gamma=manifest.gamma,
+            actions=manifest.vocabulary.size,
+            observation_size=manifest.observation_size,
+            splits={
+                name: {
+                    "episodes": part.episodes,
+                    "transitions": part.transitions,
+                    "terminals": part.terminals,
+                    "timeouts": part.timeouts,
+                    "successes": part.successes,
+                }
+                for name, part in manifest.splits.items()
+            },
+            outcomes=_outcomes(rows, formats),
+            conflicts=dict(
+                Counter(f"{kind} ({level})" for kind, level in conflicts.select("kind", "level").iter_rows())
+            ),
+            augmented=dict(Counter(origin.augmenter for _, origin in origins.values())),
+            augmenters=augmenters,
+            left_out=dict(Counter(item.reason for item in left_out.values())),
+            reward_terms=_terms(rows),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return dict(self.__dict__)
+
+    def render(self) -> str:
+        """For people."""
+        lines = [
+            f"dataset {self.dataset} → {self.path}  (hash {self.hash[:12]}, γ {self.gamma}, "
+            f"{self.actions} actions, {self.observation_size} features)",
+            "",
+            "transitions by source and outcome",
+            table(
+                ("source_kind", "format", "success", "episodes", "transitions"),
+                [list(r.values()) for r in self.outcomes],
+            ),
+            "",
+            table(
+                ("split", "episodes", "transitions", "terminals", "timeouts", "successes"),
+                [[name, *part.values()] for name, part in self.splits.items()],
+            ),
+            "",
+            table(("reward term", "fires", "sum"), [list(r.values()) for r in self.reward_terms]),
+            "",
+        ]
+        for name in self.augmenters:
+            lines.append(f"augmented by {name}: {self.augmented.get(name, 0)} episodes (train only)")
+        lines += [f"conflicts: {count} × {kind}" for kind, count in sorted(self.conflicts.items())]
+        lines += [f"left out: {count} episodes — {reason}" for reason, count in sorted(self.left_out.items())]
+        return "\n".join(lines)
+
+
+def _outcomes(rows: pl.DataFrame, formats: Mapping[str, str]) -> list[dict[str, Any]]:
+    names = pl.DataFrame(
+        {"episode_id": list(formats), "format": list(formats.values())},
+        schema={"episode_id": pl.String, "format": pl.String},
+    )
+    return (
+        rows.join(names, on="episode_id", how="left")
+        .group_by("source_kind", "format", "success")
+        .agg(episodes=pl.col("episode_id").n_unique(), transitions=pl.len())
+        .sort("source_kind", "format", "success")
+        .to_dicts()
+    )
+
+
+def _terms(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    terms = rows.select("reward_terms").explode("reward_terms").unnest("reward_terms")
+    return (
+        terms.group_by("key")
+        .agg(fires=(pl.col("value") != 0).sum(), sum=pl.col("value").sum())
+        .sort("key")
+        .to_dicts()
+    )

@@ -1,0 +1,368 @@
+"""The command line: options in, one call, the report out. Data goes to stdout, talk to stderr; no logic lives here.
+
+Nothing heavy is imported at the top: `logforge --help` loads click alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from logforge.schemas.errors import LogforgeError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STORE = click.option(
+    "--store",
+    default="logforge.duckdb",
+    show_default=True,
+    envvar="LOGFORGE_STORE",
+    help="The store: one DuckDB file.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+
+
+class Commands(click.Group):
+    """Turns logforge's errors into messages and exit codes, and the config file into option defaults."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the defaults of the nearest config file before any option is parsed."""
+        from logforge.config import default_map
+
+        options = {
+            name: {str(option.name): None for option in command.params}
+            for name, command in self.commands.items()
+        }
+        try:
+            extra["default_map"] = default_map(Path.cwd(), options)
+        except LogforgeError as error:
+            _fail(error, "--json" in args)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error of ours becomes a message and its exit code."""
+        try:
+            return super().invoke(ctx)
+        except LogforgeError as error:
+            _fail(error, "--json" in sys.argv)
+
+
+def _fail(error: LogforgeError, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(error.as_dict(), default=str, ensure_ascii=False))
+    click.echo(f"error: {error}", err=True)
+    sys.exit(error.exit_code)
+
+
+def _print(report: Any, as_json: bool) -> None:
+    click.echo(json.dumps(report.as_dict(), default=str, ensure_ascii=False) if as_json else report.render())
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="logforge")
+def main() -> None:
+    """Turn raw LLM-agent logs into offline-RL datasets and a measured tool-choice controller.
+
+    \b
+    Example:
+      logforge ingest ./logs
+      logforge build-dataset --reward reward.yaml
+      logforge train datasets/default
+      logforge evaluate runs/default
+    """
+
+
+@main.command()
+@click.argument("folder", default=".", type=click.Path(file_okay=False))
+@JSON
+def init(folder: str, as_json: bool) -> None:
+    """Write a runnable project: a sample log, a reward spec and a config file.
+
+    \b
+    Example: logforge init my-project && cd my-project && logforge ingest logs
+    """
+    from logforge.project import init_project
+
+    _print(init_project(folder), as_json)
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True)
+@STORE
+@click.option("--format", "format_name", help="Read every file as this format instead of detecting it.")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Reading processes. Default: one per core for large inputs."
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 when anything was quarantined.")
+@JSON
+def ingest(
+    paths: tuple[str, ...],
+    store: str,
+    format_name: str | None,
+    workers: int | None,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Read agent logs and demonstrations into the store. A second run changes nothing.
+
+    \b
+    Example: logforge ingest ./logs
+    """
+    from logforge.ingestion import ingest as run
+    from logforge.progress import bar
+    from logforge.store import open_store
+
+    with open_store(store) as opened, bar("ingest") as tick:
+        report = run(opened, paths, format=format_name, workers=workers, progress=tick)
+    _print(report, as_json)
+    sys.exit(report.exit_code(strict))
+
+
+@main.command()
+@STORE
+@click.option("--rule", help="Only this rule.")
+@click.option("--limit", default=50, show_default=True, help="Rows to show.")
+@JSON
+def quarantine(store: str, rule: str | None, limit: int, as_json: bool) -> None:
+    """List what was set aside, with place and reason.
+
+    \b
+    Example: logforge quarantine --rule malformed_record
+    """
+    from logforge.queries import quarantined
+    from logforge.store import open_store
+
+    with open_store(store, read_only=True) as opened:
+        _print(quarantined(opened, rule, limit), as_json)
+
+
+@main.command()
+@click.argument("query")
+@STORE
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@JSON
+def sql(query: str, store: str, as_csv: bool, as_json: bool) -> None:
+    """Run a query over the store (read-only). `-` reads it from stdin.
+
+    \b
+    Example: logforge sql "SELECT action, count(*) FROM transitions_latest GROUP BY 1 ORDER BY 2 DESC"
+    """
+    from logforge.queries import run_query
+    from logforge.store import open_store
+
+    text = sys.stdin.read() if query == "-" else query
+    with open_store(store, read_only=True) as opened:
+        result = run_query(opened, text)
+    click.echo(result.csv(), nl=False) if as_csv else _print(result, as_json)
+
+
+@main.group()
+def reward() -> None:
+    """Look at reward specs."""
+
+
+@reward.command("show")
+@click.argument("spec", type=click.Path())
+@JSON
+def reward_show(spec: str, as_json: bool) -> None:
+    """Print the DuckDB query that a spec compiles to.
+
+    \b
+    Example: logforge reward show reward.yaml
+    """
+    from logforge.queries import compiled
+
+    _print(compiled(spec), as_json)
+
+
+@main.command("build-dataset")
+@click.option("--reward", "reward_spec", required=True, type=click.Path(), help="The reward spec (YAML).")
+@STORE
+@click.option("--name", default="default", show_default=True, help="The dataset's name.")
+@click.option(
+    "--out", default="datasets", show_default=True, help="Folder that the dataset's folder goes into."
+)
+@click.option(
+    "--encoder",
+    default="minilm",
+    show_default=True,
+    help="minilm, hashing, or a local sentence-transformers folder.",
+)
+@click.option("--text-size", default=32, show_default=True, help="Size of a text's vector after PCA.")
+@click.option("--seed", default=0, show_default=True, help="Seed of splits and augmenters.")
+@click.option("--augment", multiple=True, help="An augmenter (paraphrase, tool_failure); may be given again.")
+@click.option("--retryable", multiple=True, help="A tool that tool_failure may let fail; may be given again.")
+@click.option(
+    "--epsilon", default=0.5, show_default=True, help="Returns further apart than this disagree (conflicts)."
+)
+@click.option("--vocabulary", type=click.Path(), help="An earlier dataset folder whose action ids must stay.")
+@JSON
+def build_dataset(
+    reward_spec: str, store: str, name: str, out: str, vocabulary: str | None, as_json: bool, **options: Any
+) -> None:
+    """Build a validated, split, encoded dataset from the store.
+
+    \b
+    Example: logforge build-dataset --reward reward.yaml
+    """
+    from logforge.build import BuildConfig, build_dataset, earlier_vocabulary
+    from logforge.progress import bar
+    from logforge.store import open_store
+
+    config = BuildConfig(**options)
+    with open_store(store) as opened, bar("encode") as tick:
+        report = build_dataset(
+            opened,
+            reward_spec,
+            name=name,
+            out=out,
+            config=config,
+            vocabulary=earlier_vocabulary(vocabulary),
+            progress=tick,
+        )
+    _print(report, as_json)
+
+
+@main.command()
+@click.argument("dataset", default="default")
+@STORE
+@JSON
+def check(dataset: str, store: str, as_json: bool) -> None:
+    """Validate a dataset's rows and shards again. Exits with 1 when a rule is broken.
+
+    \b
+    Example: logforge check default
+    """
+    from logforge.check import check_dataset
+    from logforge.store import open_store
+
+    with open_store(store, read_only=True) as opened:
+        _print(check_dataset(opened, dataset), as_json)
+
+
+@main.command()
+@click.argument("dataset", default="default")
+@STORE
+@click.option("--kind", type=click.Choice(["outcome", "contrast"]), help="Only this kind.")
+@click.option("--level", type=click.Choice(["exact", "canonical"]), help="Only this level.")
+@click.option("--limit", default=10, show_default=True, help="Conflicts to show.")
+@JSON
+def conflicts(
+    dataset: str, store: str, kind: str | None, level: str | None, limit: int, as_json: bool
+) -> None:
+    """Show decisions that disagree in the same state, both sides with text and source lines.
+
+    \b
+    Example: logforge conflicts --kind contrast
+    """
+    from logforge.queries import conflict_views
+    from logforge.store import open_store
+
+    with open_store(store, read_only=True) as opened:
+        _print(conflict_views(opened, dataset, kind, level, limit), as_json)
+
+
+@main.command()
+@click.argument("episode")
+@STORE
+@click.option("--dataset", help="The dataset. Default: the newest.")
+@JSON
+def explain(episode: str, store: str, dataset: str | None, as_json: bool) -> None:
+    """Show each step of an episode with its reward terms and source lines. EPISODE is an id (or its beginning), or ID:STEP.
+
+    \b
+    Example: logforge explain 4f2a:3
+    """
+    from logforge.explanation import explain as run
+    from logforge.store import open_store
+
+    with open_store(store, read_only=True) as opened:
+        _print(run(opened, episode, dataset), as_json)
+
+
+@main.command()
+@click.argument("dataset", type=click.Path())
+@click.option("--format", "format_name", default="d3rlpy", show_default=True, help="The format to write.")
+@click.option("--out", required=True, type=click.Path(), help="The file to write.")
+@click.option("--split", default="train", show_default=True)
+@JSON
+def export(dataset: str, format_name: str, out: str, split: str, as_json: bool) -> None:
+    """Write a dataset's split in another library's format.
+
+    \b
+    Example: logforge export datasets/default --out train.h5
+    """
+    from logforge.queries import exported
+
+    _print(exported(dataset, format_name, out, split), as_json)
+
+
+@main.command()
+@click.argument("dataset", type=click.Path())
+@click.option(
+    "--algo", default="cql", show_default=True, help="The learner; cloning is always trained beside it."
+)
+@click.option("--out", help="The run's folder. Default: runs/NAME.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--updates", default=2000, show_default=True, help="Gradient steps.")
+@click.option("--alpha", default=1.0, show_default=True, help="CQL's weight of conservatism.")
+@JSON
+def train(
+    dataset: str, algo: str, out: str | None, seed: int, updates: int, alpha: float, as_json: bool
+) -> None:
+    """Train a policy on a dataset's train split, with behaviour cloning beside it.
+
+    \b
+    Example: logforge train datasets/default --out runs/default
+    """
+    from logforge.progress import bar
+    from logforge.train import train as run
+
+    target = out or f"runs/{Path(dataset).name}"
+    with bar("train") as tick:
+        report = run(dataset, algo=algo, out=target, seed=seed, updates=updates, alpha=alpha, progress=tick)
+    _print(report, as_json)
+
+
+@main.command()
+@click.argument("run", type=click.Path())
+@click.option("--dataset", type=click.Path(), help="The dataset. Default: the one the run was trained on.")
+@click.option("--split", default="test", show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@JSON
+def evaluate(run: str, dataset: str | None, split: str, seed: int, as_json: bool) -> None:
+    """Estimate a run's policies on held-out episodes, beside the logged behaviour and cloning.
+
+    \b
+    Example: logforge evaluate runs/default
+    """
+    from logforge.evaluate import evaluate as estimate
+    from logforge.progress import bar
+
+    with bar("evaluate") as tick:
+        report = estimate(run, dataset_path=dataset, split=split, seed=seed, progress=tick)
+    _print(report, as_json)
+
+
+@main.command()
+@JSON
+def formats(as_json: bool) -> None:
+    """List the log formats that can be read.
+
+    \b
+    Example: logforge formats
+    """
+    from logforge.queries import known_formats
+
+    _print(known_formats(), as_json)
+
+
+if __name__ == "__main__":
+    main()

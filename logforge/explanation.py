@@ -1,0 +1,131 @@
+"""Walks back from a transition to what made it: reward terms, the decision, and the lines of the log."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from logforge.queries import require_dataset
+from logforge.schemas.errors import UnknownName, UsageError
+from logforge.store import Store
+
+_TEXT = 160
+
+
+@dataclass(frozen=True)
+class StepView:
+    """One decision: what was done, what came of it, what it was paid, and where all that stands."""
+
+    step: int
+    action: str
+    arguments: str
+    result_status: str | None
+    result: str | None
+    reward: float
+    reward_terms: dict[str, float]
+    return_to_go: float
+    end: str
+    locator: str
+    result_locator: str | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """An episode of a dataset, step by step."""
+
+    dataset: str
+    episode_id: str
+    split: str
+    task: str | None
+    success: bool | None
+    ending_reason: str
+    steps: tuple[StepView, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+    def render(self) -> str:
+        """For people."""
+        lines = [
+            f"episode {self.episode_id} in {self.dataset} ({self.split}), success {self.success}, {self.ending_reason}",
+            f"task: {_cut(self.task)}",
+        ]
+        for step in self.steps:
+            terms = "  ".join(f"{name} {value:+g}" for name, value in step.reward_terms.items() if value)
+            lines += [
+                "",
+                f"{step.step:>3}  {step.action} {_cut(step.arguments)}",
+                f"     reward {step.reward:+g} = {terms or 'no term fires'}   return {step.return_to_go:+.4g}{step.end}",
+                f"     at {step.locator}",
+            ]
+            if step.result_status:
+                lines.append(
+                    f"     → {step.result_status}: {_cut(step.result)}  at {step.result_locator or 'no result logged'}"
+                )
+        return "\n".join(lines)
+
+
+def explain(store: Store, episode: str, dataset: str | None = None) -> Explanation:
+    """An episode's steps. `episode` is an id, the beginning of one, or ID:STEP.
+
+    Raises UnknownName for an unknown dataset or episode, UsageError when several episodes begin so.
+    """
+    name = dataset or _newest(store)
+    require_dataset(store, name)
+    prefix, _, number = episode.partition(":")
+    if number and not number.isdigit():
+        raise UsageError(f"{episode!r} names no step", "write ID or ID:STEP, for example 4f2a:3")
+    identifier = _identify(store, name, prefix)
+    rows = store.con.sql(_STEPS, params=[name, identifier]).fetchall()
+    steps = tuple(StepView(*row) for row in rows if not number or row[0] == int(number))
+    if not steps:
+        raise UnknownName("step", number, [str(row[0]) for row in rows])
+    split, task, success, reason = store.con.sql(_EPISODE, params=[name, identifier]).fetchall()[0]
+    return Explanation(name, identifier, split, task, success, reason, steps)
+
+
+def _newest(store: Store) -> str:
+    rows = store.con.sql("SELECT dataset FROM datasets ORDER BY created_at DESC, dataset LIMIT 1").fetchall()
+    if not rows:
+        raise UsageError("the store holds no dataset", "run `logforge build-dataset` first")
+    return str(rows[0][0])
+
+
+def _identify(store: Store, dataset: str, prefix: str) -> str:
+    rows = store.con.sql(
+        "SELECT DISTINCT episode_id FROM transitions WHERE dataset = ? AND starts_with(episode_id, ?) ORDER BY 1 LIMIT 6",
+        params=[dataset, prefix],
+    ).fetchall()
+    if not rows:
+        valid = store.con.sql(
+            "SELECT DISTINCT episode_id FROM transitions WHERE dataset = ? ORDER BY 1 LIMIT 5",
+            params=[dataset],
+        )
+        raise UnknownName("episode", prefix, [f"{row[0]}" for row in valid.fetchall()] + ["…"])
+    if len(rows) > 1:
+        raise UsageError(f"several episodes begin with {prefix!r}", ", ".join(row[0] for row in rows))
+    return str(rows[0][0])
+
+
+def _cut(text: str | None) -> str:
+    flat = " ".join((text or "—").split())
+    return flat if len(flat) <= _TEXT else flat[: _TEXT - 1] + "…"
+
+
+# An augmented row's decision stands in the log where its parent's does.
+_STEPS = """
+    SELECT t.step, t.action, s.arguments, s.result_status, s.result, t.reward, t.reward_terms, t.return_to_go,
+           CASE WHEN t.terminal THEN '   (terminal)' WHEN t.timeout THEN '   (timeout)' ELSE '' END,
+           t.locator, s.result_locator
+    FROM transitions t
+    LEFT JOIN steps s
+      ON s.episode_id = coalesce(split_part(t.parent_id, '/', 1), t.episode_id)
+     AND s.step = coalesce(try_cast(split_part(t.parent_id, '/', 2) AS INTEGER), t.step)
+    WHERE t.dataset = ? AND t.episode_id = ? ORDER BY t.step
+"""
+_EPISODE = """
+    SELECT any_value(t.split), any_value(e.task), any_value(t.success), coalesce(any_value(e.ending_reason), '')
+    FROM transitions t LEFT JOIN episodes e ON e.episode_id = coalesce(split_part(t.parent_id, '/', 1), t.episode_id)
+    WHERE t.dataset = ? AND t.episode_id = ?
+"""

@@ -1,0 +1,53 @@
+"""`logforge init`: a small project that runs as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from logforge.schemas.errors import UsageError
+
+FILES = {
+    "support.jsonl": "logs/support.jsonl",
+    "reward.yaml": "reward.yaml",
+    "logforge.toml": "logforge.toml",
+}
+"""Template to place in the project."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project as written."""
+
+    folder: str
+    written: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"folder": self.folder, "written": list(self.written)}
+
+    def render(self) -> str:
+        """For people: what is there and what to do next."""
+        where = "" if self.folder == "." else f"  cd {self.folder}\n"
+        return (
+            "\n".join(f"wrote {path}" for path in self.written)
+            + f"\n\nnext:\n{where}  logforge ingest logs\n  logforge build-dataset --reward reward.yaml\n"
+            '  logforge sql "SELECT action, reward, return_to_go FROM transitions_latest ORDER BY episode_id, step"'
+        )
+
+
+def init_project(folder: str | Path) -> Project:
+    """Write the project's files. Raises UsageError, before anything is written, when one of them is there already."""
+    root = Path(folder)
+    taken = [place for place in FILES.values() if (root / place).exists()]
+    if taken:
+        raise UsageError(
+            f"{root} already has {', '.join(taken)}", "choose another folder; nothing was written"
+        )
+    for template, place in FILES.items():
+        target = root / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(files("logforge.templates").joinpath(template).read_bytes())
+    return Project(str(folder), tuple(str(root / place) for place in FILES.values()))

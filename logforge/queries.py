@@ -1,0 +1,154 @@
+"""What the listing commands print: small reports over the store, each as data, JSON and text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from logforge import connectors
+from logforge.conflicts import ConflictView, render, sides
+from logforge.export import export
+from logforge.rewards import compile_query, load_spec
+from logforge.schemas.errors import UnknownName
+from logforge.store import Store
+from logforge.tabulate import table
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Rows of a query or a list."""
+
+    frame: pl.DataFrame
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`: column names and one object per row."""
+        rows = json.loads(self.frame.write_json()) if self.frame.width else []
+        return {"columns": self.frame.columns, "rows": rows}
+
+    def render(self) -> str:
+        """For people: an aligned table."""
+        rows = [[_plain(value) for value in row] for row in self.frame.iter_rows()]
+        return table(self.frame.columns, rows) + (f"\n{self.note}" if self.note else "")
+
+    def csv(self) -> str:
+        """For other programs; nested values as JSON text."""
+        flat = [
+            pl.Series(
+                s.name,
+                [None if v is None else json.dumps(_plain(v), default=str) for v in s],
+                dtype=pl.String,
+            )
+            if s.dtype.is_nested()
+            else s
+            for s in self.frame.get_columns()
+        ]
+        return pl.DataFrame(flat).write_csv()
+
+
+def _plain(value: object) -> object:
+    """Maps come from DuckDB as lists of key and value."""
+    if isinstance(value, list) and value and isinstance(value[0], dict) and set(value[0]) == {"key", "value"}:
+        return {item["key"]: item["value"] for item in value}
+    return value
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text with its data."""
+
+    text: str
+    data: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return self.data
+
+    def render(self) -> str:
+        """For people."""
+        return self.text
+
+
+def run_query(store: Store, query: str) -> Listing:
+    """The rows of a user's query. Raises UsageError with the engine's message when it is wrong."""
+    return Listing(store.sql(query))
+
+
+def quarantined(store: Store, rule: str | None, limit: int) -> Listing:
+    """What was set aside, grouped rules first by number."""
+    chosen = "WHERE rule = ?" if rule else ""
+    parameters = [rule] if rule else None
+    total = store.con.sql(f"SELECT count(*) FROM quarantine {chosen}", params=parameters).fetchall()[0][0]
+    frame = store.con.sql(
+        f"SELECT level, rule, locator, reason, detail, excerpt FROM quarantine {chosen} ORDER BY ALL LIMIT {int(limit)}",
+        params=parameters,
+    ).pl()
+    note = f"{len(frame)} of {total} shown" if total > len(frame) else ""
+    return Listing(frame, note)
+
+
+def compiled(spec_path: str) -> Text:
+    """The query of a reward spec."""
+    spec = load_spec(spec_path)
+    query = compile_query(spec)
+    return Text(query, {"spec": spec_path, "hash": spec.hash, "query": query})
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """Conflicts with both sides, and how many there are in all."""
+
+    views: Sequence[ConflictView]
+    total: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"total": self.total, "conflicts": [asdict(view) for view in self.views]}
+
+    def render(self) -> str:
+        """For people."""
+        if not self.views:
+            return "no conflicts"
+        shown = "\n\n".join(render(view) for view in self.views)
+        return f"{shown}\n\n{len(self.views)} of {self.total} conflicts shown"
+
+
+def conflict_views(store: Store, dataset: str, kind: str | None, level: str | None, limit: int) -> Conflicts:
+    """A dataset's conflicts. Raises UnknownName for a dataset that is not in the store."""
+    require_dataset(store, dataset)
+    total = store.con.sql(
+        "SELECT count(*) FROM conflicts WHERE dataset = ? AND kind = coalesce(?, kind) AND level = coalesce(?, level)",
+        params=[dataset, kind, level],
+    ).fetchall()[0][0]
+    return Conflicts(sides(store.con, dataset, kind, level, limit), total)
+
+
+def require_dataset(store: Store, dataset: str) -> None:
+    """Raise UnknownName when the store holds no such dataset."""
+    names = [row[0] for row in store.con.sql("SELECT dataset FROM datasets ORDER BY 1").fetchall()]
+    if dataset not in names:
+        raise UnknownName("dataset", dataset, names)
+
+
+def exported(dataset: str, format_name: str, out: str, split: str) -> Text:
+    """Write a split in another format and say so."""
+    export(dataset, format_name, out, split)
+    size = Path(out).stat().st_size
+    return Text(
+        f"{split} of {dataset} → {out} ({format_name}, {size:,} bytes)",
+        {"dataset": dataset, "split": split, "format": format_name, "out": out, "bytes": size},
+    )
+
+
+def known_formats() -> Listing:
+    """Every connector with what its record is."""
+    rows = [
+        (name, item.version, item.record, (type(item).__doc__ or "").split("\n")[0])
+        for name, item in connectors.registry().items()
+    ]
+    return Listing(pl.DataFrame(rows, schema=["format", "version", "record", "reads"], orient="row"))

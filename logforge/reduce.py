@@ -1,0 +1,108 @@
+"""Reduces text vectors with a PCA that is fitted once, on the train split's texts, and saved with the dataset."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from logforge.schemas.errors import InputError, Mismatch, UsageError
+
+F32 = npt.NDArray[np.float32]
+_ARRAYS = ("mean", "basis", "explained")
+
+
+@dataclass(frozen=True, eq=False)
+class Pca:
+    """A fitted reduction: x ↦ (x - mean) @ basis. `explained` is each component's share of the variance."""
+
+    mean: F32
+    basis: F32
+    explained: F32
+
+    @property
+    def dim(self) -> int:
+        """The size of a vector before."""
+        return int(self.basis.shape[0])
+
+    @property
+    def size(self) -> int:
+        """The size of a vector after."""
+        return int(self.basis.shape[1])
+
+    def apply(self, vectors: F32) -> F32:
+        """The reduced vectors. Each row on its own, so that it is bit-equal whatever rows stand beside it."""
+        from threadpoolctl import threadpool_limits
+
+        if vectors.shape[1] != self.dim:
+            raise Mismatch("size of the vectors to reduce", self.dim, vectors.shape[1])
+        centred = np.ascontiguousarray(vectors, np.float32) - self.mean
+        with threadpool_limits(1):
+            # A stack of 1 × dim matrices: one product of a fixed shape per row.
+            reduced: F32 = (centred[:, None, :] @ self.basis)[:, 0, :]
+        return reduced
+
+    @cached_property
+    def hash(self) -> str:
+        """32 hex digits over the bytes that `save` writes."""
+        return xxhash.xxh3_128_hexdigest(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """An .npz file without pickles; equal reductions give equal bytes (numpy's own writer stamps the time)."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+            for name in _ARRAYS:
+                entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+                entry.create_system = 3
+                with archive.open(entry, "w") as file:
+                    np.lib.format.write_array(file, getattr(self, name), allow_pickle=False)
+        return buffer.getvalue()
+
+    def save(self, path: str | Path) -> None:
+        """Write `to_bytes` to a file."""
+        Path(path).write_bytes(self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Pca:
+        """Read a file that `save` or `to_bytes` made. Raises InputError for any other."""
+        try:
+            with np.load(Path(path), allow_pickle=False) as found:
+                arrays = {name: np.ascontiguousarray(found[name], "<f4") for name in _ARRAYS}
+        except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise InputError(str(path), f"not a saved PCA: {error}") from None
+        pca = cls(**arrays)
+        shapes = (pca.mean.shape, pca.basis.shape, pca.explained.shape)
+        if pca.basis.ndim != 2 or shapes != ((pca.dim,), (pca.dim, pca.size), (pca.size,)):
+            raise InputError(str(path), f"not a saved PCA: arrays of shapes {shapes}")
+        return pca
+
+
+def fit_pca(vectors: F32, size: int) -> Pca:
+    """Fit on rows in a fixed order (TextVectors.select sorts them by hash). At most rows - 1 and dim components."""
+    from sklearn.decomposition import PCA
+    from threadpoolctl import threadpool_limits
+
+    rows, dim = vectors.shape
+    if size < 1:
+        raise UsageError(f"text size {size}", "give at least 1")
+    if rows < 2:
+        raise UsageError(
+            f"a PCA needs at least two texts, the train split has {rows}", "ingest more episodes"
+        )
+    with threadpool_limits(1):
+        fitted = PCA(n_components=min(size, rows - 1, dim), svd_solver="full").fit(
+            np.asarray(vectors, np.float32)
+        )
+    # Vectors that are all equal have no variance to share out.
+    explained = np.nan_to_num(fitted.explained_variance_ratio_, nan=0.0)
+    return Pca(_f32(fitted.mean_), _f32(fitted.components_.T), _f32(explained))
+
+
+def _f32(array: npt.NDArray[np.floating]) -> F32:
+    return np.ascontiguousarray(array, "<f4")

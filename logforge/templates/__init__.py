@@ -1,0 +1,1 @@
+"""Files that `logforge init` writes."""

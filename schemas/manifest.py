@@ -1,0 +1,240 @@
+"""What a dataset folder says of itself: the action vocabulary, the feature layout and the manifest that holds both.
+
+Nothing in a manifest depends on time or place, so the same inputs give the same text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from logforge.schemas.episode import CLARIFY, RESPOND
+from logforge.schemas.errors import CheckFailed, InputError, Mismatch, Problem, UnknownName
+
+SCHEMA_VERSION: Final = 1
+INVALID: Final = "<invalid>"
+"""The id of every logged action outside its mask (a hallucinated tool); no policy may choose it."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The actions of a dataset; an action's id is its place."""
+
+    actions: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        problems = [f"{name!r} is there twice" for name in _repeated(self.actions)]
+        problems += [
+            f"{name!r} is missing" for name in (RESPOND, CLARIFY, INVALID) if name not in self.actions
+        ]
+        if problems:
+            raise CheckFailed(
+                "not an action vocabulary", [Problem(what, field="actions") for what in problems]
+            )
+
+    @classmethod
+    def build(cls, tools: Iterable[str], earlier: Vocabulary | None = None) -> Vocabulary:
+        """`respond`, `clarify`, the tools by name, `<invalid>`. With `earlier`, its ids stay and new tools follow.
+
+        A tool that bears one of the three reserved names shares that name's id.
+        """
+        if earlier is not None:
+            return cls((*earlier.actions, *sorted(set(tools) - set(earlier.actions))))
+        return cls((RESPOND, CLARIFY, *sorted(set(tools) - {RESPOND, CLARIFY, INVALID}), INVALID))
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {action: place for place, action in enumerate(self.actions)}
+
+    def id(self, action: str) -> int:
+        """The action's id."""
+        try:
+            return self._ids[action]
+        except KeyError:
+            raise UnknownName("action", action, self.actions) from None
+
+    def __contains__(self, action: object) -> bool:
+        return action in self._ids
+
+    @property
+    def invalid(self) -> int:
+        """The id of `<invalid>`."""
+        return self._ids[INVALID]
+
+    @property
+    def size(self) -> int:
+        """How many actions there are, `<invalid>` included."""
+        return len(self.actions)
+
+
+class FeatureSlice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A named block of an observation: columns `start` up to, not including, `stop`."""
+
+    name: str
+    start: int
+    stop: int
+    meaning: str = ""
+
+
+class SourceRef(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """A log the dataset was made from, by its bytes."""
+
+    sha256: str
+    format: str
+
+
+class EncoderRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What turned texts into vectors, and the size PCA left of them."""
+
+    name: str
+    revision: str
+    dim: int
+    reduced_dim: int | None = None
+
+
+class SplitSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The counts of one split."""
+
+    episodes: int
+    transitions: int
+    terminals: int
+    timeouts: int
+    successes: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """All a reader of the shards has to know. The last six fields are the writer's: `sealed` fills them."""
+
+    dataset: str
+    actions: tuple[str, ...]
+    layout: tuple[FeatureSlice, ...]
+    observation_size: int
+    gamma: float
+    spec_hash: str
+    config: dict[str, Any]
+    sources: tuple[SourceRef, ...] = ()
+    encoder: EncoderRef | None = None
+    mask_kinds: dict[str, int] = {}
+    seed: int = 0
+    packages: dict[str, str] = {}
+    schema_version: int = SCHEMA_VERSION
+    config_hash: str = ""
+    splits: dict[str, SplitSummary] = {}
+    return_range: tuple[float, float] | None = None
+    checksums: dict[str, str] = {}
+    hash: str = ""
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise CheckFailed("not a sound manifest", problems)
+        # What is written must be what is read back, or the hash would not hold.
+        self._normalise("gamma", float(self.gamma))
+        self._normalise("config", json.loads(_text(self.config)))
+        self._normalise("sources", tuple(sorted(set(self.sources))))
+        if self.return_range is not None:
+            self._normalise("return_range", (float(self.return_range[0]), float(self.return_range[1])))
+
+    def _normalise(self, field: str, value: object) -> None:
+        msgspec.structs.force_setattr(self, field, value)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The actions with their ids."""
+        return Vocabulary(self.actions)
+
+    def sealed(
+        self,
+        splits: Mapping[str, SplitSummary],
+        return_range: tuple[float, float] | None,
+        checksums: Mapping[str, str],
+    ) -> Manifest:
+        """This manifest with what only the writer knows: counts, checksums and the hash over the content."""
+        filled = msgspec.structs.replace(
+            self,
+            config_hash=digest(self.config),
+            splits=dict(splits),
+            return_range=return_range,
+            checksums=dict(checksums),
+        )
+        return msgspec.structs.replace(filled, hash=filled.content_hash())
+
+    def content_hash(self) -> str:
+        """Hash over files, config, vocabulary, layout, encoder and reward: the dataset's identity, whatever its name."""
+        return digest({key: msgspec.to_builtins(getattr(self, key)) for key in _IDENTITY})
+
+    def to_json(self) -> str:
+        """Deterministic text: sorted keys, two spaces, a newline at the end."""
+        return _text(msgspec.to_builtins(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, path: str = "manifest.json") -> Manifest:
+        """The manifest of a sealed dataset; other versions, malformed and altered ones are refused."""
+        try:
+            version = msgspec.json.decode(text, type=_Versioned).schema_version
+            if version != SCHEMA_VERSION:
+                raise Mismatch(f"{path}: schema version", SCHEMA_VERSION, version, "Build the dataset again")
+            manifest = msgspec.json.decode(text, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InputError(path, f"not a manifest: {error}") from error
+        except CheckFailed as error:
+            raise InputError(path, str(error)) from error
+        if manifest.hash != manifest.content_hash():
+            raise Mismatch(
+                f"{path}: hash", manifest.content_hash(), manifest.hash or "none", "It was altered"
+            )
+        return manifest
+
+    def _problems(self) -> Iterator[Problem]:
+        if not self.dataset:
+            yield Problem("no name", field="dataset")
+        if not 0 <= self.gamma <= 1:
+            yield Problem(f"{self.gamma} is not in [0, 1]", field="gamma")
+        try:
+            self.vocabulary  # noqa: B018
+            _text(self.config).encode()
+        except CheckFailed as error:
+            yield from error.failures
+        except (TypeError, ValueError) as error:
+            yield Problem(f"JSON cannot hold it: {error}", field="config")
+        yield from _layout_problems(self.layout, self.observation_size)
+
+
+_IDENTITY = ("schema_version", "actions", "layout", "gamma", "spec_hash", "config", "encoder", "checksums")
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int
+
+
+def digest(value: object) -> str:
+    """Hash of a JSON value, whatever the order of its keys."""
+    return hashlib.blake2b(_text(value).encode(), digest_size=16).hexdigest()
+
+
+def _text(value: object, indent: int | None = None) -> str:
+    return json.dumps(value, sort_keys=True, indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _layout_problems(layout: tuple[FeatureSlice, ...], size: int) -> Iterator[Problem]:
+    for name in _repeated(tuple(part.name for part in layout)):
+        yield Problem(f"{name!r} is there twice", field="layout")
+    end = 0
+    for place, part in enumerate(layout):
+        if part.start != end or part.stop < part.start:
+            found = f"{part.name!r} is {part.start}:{part.stop}"
+            yield Problem(f"{found}, the block before it ends at {end}", field=f"layout[{place}]")
+        end = part.stop
+    if end != size or size < 1:
+        yield Problem(f"it is {size}, the layout ends at {end}", field="observation_size")
+
+
+def _repeated(names: tuple[str, ...]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)

@@ -1,0 +1,271 @@
+"""The store's tables: every column with its DuckDB type and meaning. The one source of the DDL, of docs/tables.md
+and of the Arrow schemas that connectors' rows are written through."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Column(NamedTuple):
+    """One column: its name, DuckDB type and what it means."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+class Table(NamedTuple):
+    """One table: its name, what a row is and its columns."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    rows = (line.split(None, 2) for line in text.strip().splitlines())
+    return tuple(Column(name, kind.replace("~", " "), meaning.strip()) for name, kind, meaning in rows)
+
+
+SOURCES = Table(
+    "sources",
+    "one source: a file, or a group of files that a connector claims together",
+    _columns("""
+        source_id          VARCHAR    hash of the path
+        path               VARCHAR    where it was read, relative to the store's folder when below it
+        format             VARCHAR    the connector that read it; null when none claimed it
+        connector_version  INTEGER    part of the re-ingest key
+        bytes              UBIGINT    size
+        sha256             VARCHAR    of the bytes; part of the re-ingest key
+        settings           VARCHAR    redaction and other ingest settings; part of the re-ingest key
+        records            UBIGINT    what the source holds = kept + duplicates + quarantined + skipped
+        kept               UBIGINT    records that went into stored episodes
+        duplicates         UBIGINT    records whose content is already stored
+        quarantined        UBIGINT    records set aside with a reason
+        skipped            UBIGINT    records that are no part of an episode, by a named reason
+        skip_reasons       MAP(VARCHAR,UBIGINT)  how many records for each reason
+        redactions         UBIGINT    secrets replaced
+        ingested_at        TIMESTAMP  UTC
+    """),
+)
+
+COPIES = Table(
+    "copies",
+    "one appearance of an episode in a source; the stored rows come from the copy that owns it",
+    _columns("""
+        episode_id  VARCHAR    the episode
+        source_id   VARCHAR    the source it appears in
+        started_at  TIMESTAMP  the copy's first timestamp; with sha256 and path it decides who owns the episode
+        sha256      VARCHAR    of the source
+        path        VARCHAR    of the source
+        records     UBIGINT    records this copy takes in its source
+        owner       BOOLEAN    true for the one copy whose rows are stored
+    """),
+)
+
+EPISODES = Table(
+    "episodes",
+    "one run of one agent (or person) on one task",
+    _columns("""
+        episode_id            VARCHAR    hash of format and native id, or of the canonical record
+        source_id             VARCHAR    the source that owns it
+        native_id             VARCHAR    the id the log gives it
+        format                VARCHAR    the connector
+        task_id               VARCHAR    the log's id of the task
+        task                  VARCHAR    the initial instruction, as the agent saw it
+        group_id              VARCHAR    trials of one task share it; splits keep a group together
+        session_id            VARCHAR    the log's session
+        user_id               VARCHAR    the user served
+        parent_episode_id     VARCHAR    the episode that started this one (a sub-agent's parent)
+        continues_episode_id  VARCHAR    the episode this one resumes
+        source_kind           VARCHAR    agent_log, human_demo, random_exploration, synthetic or counterfactual
+        policy_id             VARCHAR    who decided: model and what else identifies the behaviour policy
+        model                 VARCHAR    the model's name
+        temperature           DOUBLE     sampling temperature
+        prompt_version        VARCHAR    hash or name of the system prompt
+        tools                 VARCHAR[]  the tools offered; null when the log does not say
+        started_at            TIMESTAMP  first timestamp, UTC
+        ended_at              TIMESTAMP  last timestamp, UTC
+        ending                VARCHAR    terminal (it truly ended) or truncated (the log stops, the world did not)
+        ending_reason         VARCHAR    the evidence
+        success               BOOLEAN    the logged outcome; null when there is none
+        score                 DOUBLE     the logged final score
+        reference             VARCHAR    a reference answer (never part of a state)
+        metadata              JSON       what else the log says of the episode (never part of a state)
+        locator               VARCHAR    where it lies: path:line or path#/json/pointer
+    """),
+)
+
+MESSAGES = Table(
+    "messages",
+    "one text of an episode, in order",
+    _columns("""
+        episode_id  VARCHAR    the episode
+        position    INTEGER    from 0, without gaps
+        role        VARCHAR    system, developer, user, assistant or tool
+        content     VARCHAR    the text; null where the log has null
+        thought     VARCHAR    reasoning kept apart from the text
+        created_at  TIMESTAMP  UTC
+        model       VARCHAR    the model that wrote it
+        tokens_in   INTEGER    tokens read
+        tokens_out  INTEGER    tokens written
+        locator     VARCHAR    where it lies
+    """),
+)
+
+STEPS = Table(
+    "steps",
+    "one decision of the agent: a tool call, or an assistant turn without one",
+    _columns("""
+        episode_id        VARCHAR  the episode
+        step              INTEGER  from 0
+        position          INTEGER  of the assistant message that took the decision; the state ends before it
+        kind              VARCHAR  tool, respond or clarify
+        action            VARCHAR  the tool's name, respond or clarify
+        action_valid      BOOLEAN  false when the tool was not among those offered
+        tool_call_id      VARCHAR  the log's id; may repeat within an episode
+        arguments         VARCHAR  canonical JSON text; the raw text when they are invalid
+        arguments_status  VARCHAR  ok, repaired or invalid
+        result            VARCHAR  what the tool answered
+        result_status     VARCHAR  ok, error, empty, timeout, refused or missing; null where there is no tool
+        result_position   INTEGER  position of the tool message that brought the result
+        error_class       VARCHAR  typed error
+        latency_s         DOUBLE   seconds from call to result
+        parallel_group    INTEGER  calls of one turn share it
+        proposed_action   VARCHAR  what was proposed, where something else was executed
+        policy_id         VARCHAR  who decided, where it differs from the episode's
+        propensity        DOUBLE   probability of the action under the behaviour policy
+        propensity_kind   VARCHAR  logged, known, estimated or missing
+        logged_reward     DOUBLE   a per-step reward that the log carries
+        locator           VARCHAR  where the call lies
+        result_locator    VARCHAR  where the result lies
+    """),
+)
+
+QUARANTINE = Table(
+    "quarantine",
+    "one thing set aside, with its reason",
+    _columns("""
+        level       VARCHAR  record (counts in the conservation law), part (inside a kept record) or transition
+        source_id   VARCHAR  the source
+        dataset     VARCHAR  the dataset, for transitions
+        episode_id  VARCHAR  the episode, where there is one
+        step        INTEGER  the step, for transitions
+        locator     VARCHAR  where it lies
+        reason      VARCHAR  what is wrong, in words
+        rule        VARCHAR  the rule's short name
+        detail      VARCHAR  what was found
+        excerpt     VARCHAR  the beginning of it
+        records     UBIGINT  records it takes
+    """),
+)
+
+DATASETS = Table(
+    "datasets",
+    "one build",
+    _columns("""
+        dataset     VARCHAR    NAME
+        hash        VARCHAR    of everything the shards hold
+        spec_hash   VARCHAR    of the reward spec
+        config      JSON       the build configuration
+        created_at  TIMESTAMP  UTC
+        path        VARCHAR    folder of the shards
+    """),
+)
+
+TRANSITIONS = Table(
+    "transitions",
+    "one step of one dataset: (s, a, r, s′) with its lineage",
+    _columns("""
+        dataset              VARCHAR               the build
+        episode_id           VARCHAR               the episode; augmented ones have an id of their own
+        step                 INTEGER               from 0
+        split                VARCHAR               train, validation or test
+        state_key            VARCHAR               hash of the state's symbols
+        state_key_canonical  VARCHAR               the same with numbers, ids, dates and names masked
+        action               VARCHAR               the action's name
+        action_id            INTEGER               its id in the manifest's vocabulary
+        action_valid         BOOLEAN               false: outside the mask (a hallucinated tool), its id is `invalid`
+        reward               DOUBLE                sum of the terms
+        reward_terms         MAP(VARCHAR,~DOUBLE)  each term's own value
+        return_to_go         DOUBLE                discounted sum of the rewards from here on
+        return_is_partial    BOOLEAN               the episode was truncated: the sum is a part of the return
+        terminal             BOOLEAN               the episode truly ended with this step
+        timeout              BOOLEAN               the log stops with this step, the world did not
+        weight               DOUBLE                sample weight
+        success              BOOLEAN               the episode's outcome
+        source_kind          VARCHAR               agent_log, human_demo, …
+        policy_id            VARCHAR               the behaviour policy
+        propensity           DOUBLE                its probability of the action
+        propensity_kind      VARCHAR               logged, known, estimated or missing
+        mask                 BOOLEAN[]             which actions were allowed, in vocabulary order
+        mask_kind            VARCHAR               logged, or inferred from what is seen in the format
+        locator              VARCHAR               where the decision lies
+        parent_id            VARCHAR               episode_id/step this row was made from; null for logged rows
+        augmenter            VARCHAR               what made it
+        augment_seed         BIGINT                with which seed
+    """),
+)
+
+SPLITS = Table(
+    "splits",
+    "the split of each episode of a dataset",
+    _columns("""
+        dataset     VARCHAR  the build
+        episode_id  VARCHAR  the episode
+        group_key   VARCHAR  smallest key of its group; the split is a hash of it and the seed
+        split       VARCHAR  train, validation or test
+        reason      VARCHAR  what joined the group
+    """),
+)
+
+CONFLICTS = Table(
+    "conflicts",
+    "one pair of actions in one state whose outcomes disagree; one example with both sides",
+    _columns("""
+        dataset        VARCHAR  the build
+        kind           VARCHAR  outcome (same action, different outcome) or contrast (different actions and returns)
+        level          VARCHAR  exact or canonical
+        state_key      VARCHAR  the shared key, of that level
+        action_a       VARCHAR  one action
+        action_b       VARCHAR  the other (the same for kind outcome)
+        count_a        UBIGINT  rows on side a
+        count_b        UBIGINT  rows on side b
+        mean_return_a  DOUBLE   their mean return
+        mean_return_b  DOUBLE   their mean return
+        episode_a      VARCHAR  the example of side a
+        step_a         INTEGER  its step
+        episode_b      VARCHAR  the example of side b
+        step_b         INTEGER  its step
+        detail         VARCHAR  why it is one
+    """),
+)
+
+EMBEDDINGS = Table(
+    "embeddings",
+    "one text's vector, cached",
+    _columns("""
+        encoder    VARCHAR  the encoder's name
+        revision   VARCHAR  hash of its weights or settings
+        text_hash  VARCHAR  xxh3-128 of the text
+        vector     BLOB     little-endian float32
+    """),
+)
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        SOURCES,
+        COPIES,
+        EPISODES,
+        MESSAGES,
+        STEPS,
+        QUARANTINE,
+        DATASETS,
+        TRANSITIONS,
+        SPLITS,
+        CONFLICTS,
+        EMBEDDINGS,
+    )
+}
+"""Every table of the store, by name."""

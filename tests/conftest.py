@@ -1,0 +1,56 @@
+"""What many tests share: where the logs are, and small stores made from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logforge.store import Store
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "sample_logs"
+SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    """An empty store."""
+    with Store(tmp_path / "store.duckdb") as opened:
+        yield opened
+
+
+@pytest.fixture
+def conversation() -> Callable[..., dict[str, Any]]:
+    """Makes an OpenAI-style row: one question, one call, its result, an answer."""
+
+    def make(name: str, tool: str = "lookup", result: str = "found", **more: Any) -> dict[str, Any]:
+        call = {
+            "id": "c1",
+            "type": "function",
+            "function": {"name": tool, "arguments": json.dumps({"key": name})},
+        }
+        messages = [
+            {"role": "user", "content": f"please look up {name}"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": result},
+            {"role": "assistant", "content": f"{name} is {result}"},
+        ]
+        return {"id": name, "task_id": name, "success": True, "messages": messages, **more}
+
+    return make
+
+
+@pytest.fixture
+def write_jsonl() -> Callable[[Path, list[Any]], Path]:
+    """Writes rows as JSON lines."""
+
+    def write(path: Path, rows: list[Any]) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        return path
+
+    return write

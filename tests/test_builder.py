@@ -1,0 +1,228 @@
+"""The builder: positions, groups, pairing, arguments, and the rules that read an answer's text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logforge.connectors.builder import Call, EpisodeBuilder, parse_arguments
+from logforge.connectors.outcome import ERROR_CLASSES, asks_user, classify_result
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**25), 10**25) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def finish(builder, **more):
+    return builder.finish(
+        id="0" * 32, format="test", locator="f:1", ending="terminal", ending_reason="test", **more
+    )
+
+
+def test_positions_have_no_gaps_and_a_step_points_at_its_turn():
+    builder = EpisodeBuilder()
+    builder.message("system", "rules", "f:1")
+    builder.message("user", "go", "f:2")
+    builder.turn("looking", [Call("search", '{"q": 1}', "c1")], "f:3")
+    builder.result("c1", "found", "f:4", latency_s=0.5)
+    builder.turn("done", [], "f:5")
+    episode = finish(builder)
+    assert [m.position for m in episode.messages] == [0, 1, 2, 3, 4]
+    search, said = episode.steps
+    assert (search.position, search.result_position, search.result, search.latency_s) == (2, 3, "found", 0.5)
+    assert (search.locator, search.result_locator) == ("f:3", "f:4")
+    assert (said.kind, said.action, said.position, said.result_status, said.result) == ("respond",) * 2 + (4, None, None)
+
+
+def test_parallel_calls_are_steps_of_one_group_and_pair_by_id():
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call("f", {"n": 1}, "a"), Call("f", {"n": 2}, "b")], "f:1")
+    builder.result("b", "two", "f:2")
+    builder.result("a", "one", "f:3")
+    builder.turn(None, [Call("f", {}, "c")], "f:4")
+    builder.turn(None, [Call("g", {}, "d"), Call("h", {}, "e")], "f:5")
+    steps = finish(builder).steps
+    assert [s.result for s in steps] == ["one", "two", None, None, None]
+    assert [s.parallel_group for s in steps] == [0, 0, None, 1, 1]
+    assert [s.result_status for s in steps[2:]] == ["missing"] * 3
+
+
+def test_an_id_used_again_takes_the_nearest_open_call():
+    builder = EpisodeBuilder()
+    for table in ("orders", "users", "audit"):
+        builder.turn(None, [Call("rows", {"table": table}, "rows:0")], "f:1")
+        if table != "audit":
+            builder.result("rows:0", table, "f:2")
+    assert [s.result for s in finish(builder).steps] == ["orders", "users", None]
+
+
+def test_one_id_twice_in_a_turn_pairs_in_order():
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call("roll", {"n": 1}, "k"), Call("roll", {"n": 2}, "k")], "f:1")
+    builder.result("k", "four", "f:2")
+    builder.result("k", "six", "f:3")
+    assert [s.result for s in finish(builder).steps] == ["four", "six"]
+
+
+def test_results_without_ids_go_to_the_latest_turn_in_order():
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call("lost", {})], "f:1")
+    builder.turn(None, [Call("f", {"n": 1}), Call("f", {"n": 2})], "f:2")
+    assert builder.result(None, "one", "f:3")
+    assert builder.result(None, "two", "f:4")
+    assert not builder.result(None, "three", "f:5")
+    assert [s.result for s in finish(builder).steps] == [None, "one", "two"]
+
+
+def test_an_orphan_is_a_rejected_part_and_no_message():
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call("f", {}, "a")], "f:1")
+    assert not builder.result("z", "whose?", "f:2")
+    assert builder.result("a", "mine", "f:3")
+    assert not builder.result("a", "mine again", "f:4")
+    assert [r.locator for r in builder.rejects] == ["f:2", "f:4"]
+    assert {r.rule for r in builder.rejects} == {"orphan_result"}
+    assert builder.rejects[1].detail.endswith("has its result already")
+    assert len(finish(builder).messages) == 2
+
+
+def test_one_result_may_answer_several_calls():
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call("f", {"i": 1}, "a"), Call("f", {"i": 2}, "b")], "f:1")
+    builder.result("a", "both", "f:2")
+    assert builder.also_answers("b")
+    assert not builder.also_answers("c")
+    episode = finish(builder)
+    assert [(s.result, s.result_position) for s in episode.steps] == [("both", 1)] * 2
+    assert len(episode.messages) == 2
+
+
+def test_an_empty_answer_is_not_a_missing_one():
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call("touch", {}, "a")], "f:1")
+    builder.result("a", None, "f:2")
+    (step,) = finish(builder).steps
+    assert (step.result, step.result_status, step.result_position) == ("", "empty", 1)
+
+
+@pytest.mark.parametrize(
+    ("answered", "then", "open_at_the_end"),
+    [((), False, True), (("b",), False, True), (("a", "b"), False, False), ((), True, False)],
+)
+def test_ends_unanswered_looks_at_the_whole_last_turn(answered, then, open_at_the_end):
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call("f", {}, "a"), Call("f", {}, "b")], "f:1")
+    for call_id in answered:
+        builder.result(call_id, "x", "f:2")
+    if then:
+        builder.turn("well", [], "f:3")
+    assert builder.ends_unanswered is open_at_the_end
+
+
+def test_a_tool_that_was_not_offered_is_invalid():
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call("search", {}, "a"), Call("fly", {}, "b")], "f:1")
+    builder.turn("hm", [], "f:2")
+    assert [s.action_valid for s in finish(builder, tools=["search"]).steps] == [True, False, True]
+
+
+def test_times_and_the_system_prompt_come_from_the_messages():
+    builder = EpisodeBuilder()
+    builder.message("system", "rules", "f:1", created_at=30)
+    builder.message("user", "go", "f:2", created_at=10)
+    episode = finish(builder)
+    assert (episode.started_at, episode.ended_at) == (10, 30)
+    other = EpisodeBuilder()
+    other.message("system", "rules", "g:1")
+    assert finish(other).prompt_version == episode.prompt_version is not None
+    assert finish(EpisodeBuilder()).prompt_version is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "status"),
+    [
+        (None, "{}", "ok"),
+        ("", "{}", "ok"),
+        ("null", "{}", "ok"),
+        ({"b": 1, "a": "00420"}, '{"a":"00420","b":1}', "ok"),
+        ('{"b": 1, "a": 2}', '{"a":2,"b":1}', "ok"),
+        ('"{\\"city\\": \\"Bergen\\"}"', '{"city":"Bergen"}', "repaired"),
+        ('"null"', "{}", "ok"),
+        ('"plain"', '"plain"', "ok"),
+        ('{"path": "/tmp/a", "content": "unfinis', '{"path": "/tmp/a", "content": "unfinis', "invalid"),
+        ('{"n": 18446744073709551617}', '{"n":18446744073709551617}', "ok"),
+        ('{"n": 9007199254740993}', '{"n":9007199254740993}', "ok"),
+    ],
+)
+def test_arguments(raw, text, status):
+    assert parse_arguments(raw) == (text, status)
+
+
+@given(JSON.filter(lambda value: value not in (None, "")))
+def test_arguments_keep_their_value_as_object_and_as_text(value):
+    text, status = parse_arguments(value) if not isinstance(value, str) else parse_arguments(json.dumps(value))
+    if status == "ok" and not isinstance(value, str):
+        assert json.loads(text) == value
+        assert parse_arguments(json.dumps(value)) == (text, "ok")
+
+
+@pytest.mark.parametrize(
+    ("text", "failed", "expected"),
+    [
+        ("", None, ("empty", None)),
+        ("  \n", None, ("empty", None)),
+        ("", True, ("error", "other")),
+        ("all fine", None, ("ok", None)),
+        ("Error: user not found", None, ("error", "not_found")),
+        ("Error: user not found", False, ("ok", None)),
+        ("payment amount does not add up", True, ("error", "invalid_arguments")),
+        ("Traceback (most recent call last):\n  x\nValueError: bad", None, ("error", "other")),
+        ("NameError: name 'x' is not defined", None, ("error", "other")),
+        ('{"error": "invalid id"}', None, ("error", "invalid_arguments")),
+        ("{'error': 'invalid id'}", None, ("error", "invalid_arguments")),
+        ('{"error": null, "rows": 3}', None, ("ok", None)),
+        ('{"failed": 0, "passed": 3}', None, ("ok", None)),
+        ("EXECUTION TIMED OUT", None, ("timeout", "timeout")),
+        ("Permission denied", None, ("error", "auth")),
+        ("HTTP 503", True, ("error", "server")),
+        ("no errors in this log", None, ("ok", None)),
+    ],
+)
+def test_an_answer_is_classified_by_its_flag_and_its_beginning(text, failed, expected):
+    assert classify_result(text, failed) == expected
+
+
+@given(st.text(max_size=60), st.sampled_from([None, True, False]))
+def test_every_status_and_class_is_a_known_one(text, failed):
+    status, error = classify_result(text, failed)
+    assert status in ("ok", "error", "empty", "timeout")
+    assert error is None or error in ERROR_CLASSES
+    assert (error is None) == (status in ("ok", "empty"))
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("What is your name?", True),
+        ("Fine. Which day?", True),
+        ('He asked "why?"', True),
+        ("**Which day?**\n", True),
+        ("Two? No, three.", False),
+        ("Done. Is there anything else I can help you with?", False),
+        ("How can I help you?", False),
+        ("请问您的名字？", True),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_a_question_at_the_end_asks_the_user(text, asks):
+    assert asks_user(text) is asks
+
+
+def test_a_long_text_of_questions_is_read_in_no_time():
+    assert asks_user("why? " * 200_000)
+    assert not asks_user("a" * 1_000_000 + "? no")

@@ -1,0 +1,112 @@
+"""Every block of the README and the docs runs, and the generated pages are up to date.
+
+A page is one script: its bash, sql and python blocks run in order in a folder that holds the sample logs, a reward spec,
+a store and a dataset `default`. YAML, TOML and JSON blocks are parsed; `text` blocks show output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from conftest import ROOT, SAMPLES
+from logforge.cli import main
+from logforge.rewards import parse_spec
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), SAMPLES / "README.md"]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BIN = Path(sys.executable).parent
+
+
+def blocks(page):
+    return BLOCK.findall(page.read_text("utf-8"))
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory):
+    """A folder as the pages presuppose it."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copytree(SAMPLES, folder / "sample_logs")
+    shutil.copy(SAMPLES / "reward.yaml", folder / "reward.yaml")
+    run("logforge ingest sample_logs && logforge build-dataset --reward reward.yaml --encoder hashing "
+        "--augment paraphrase --augment tool_failure --retryable get_user_details", folder)
+    return folder
+
+
+def run(script, folder):
+    env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{script}\n--- stdout\n{done.stdout[-2000:]}\n--- stderr\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def as_script(language, text):
+    if language == "sql":
+        return f"logforge sql - <<'SQL'\n{text}SQL\n"
+    if language == "python":
+        return f"python - <<'PY'\n{text}PY\n"
+    lines = [line for line in text.splitlines() if not line.startswith(("pip install", "make "))]
+    return "\n".join(lines) + "\n"
+
+
+def make_targets(text):
+    return re.findall(r"^make ([a-z]+)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_runs(page, project, tmp_path):
+    script = ""
+    for language, text in blocks(page):
+        if language in ("bash", "sql", "python"):
+            script += as_script(language, text)
+            for target in make_targets(text):
+                subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
+        elif language == "yaml":
+            parse_spec(text, page.name)
+        elif language == "toml":
+            tomllib.loads(text)
+        elif language == "json":
+            json.loads(text)
+        else:
+            assert language == "text", f"a block of {page.name} is marked {language!r}: it would not be tested"
+    if script:
+        folder = tmp_path / "page"
+        shutil.copytree(project, folder)
+        run(script, folder)
+
+
+def test_there_are_ten_queries_and_each_gives_rows(project):
+    queries = [text for language, text in blocks(ROOT / "docs" / "sql.md") if language == "sql"]
+    assert len(queries) >= 10
+    for query in queries:
+        result = CliRunner().invoke(main, ["sql", query, "--json", "--store", str(project / "logforge.duckdb")])
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout)["rows"], query
+
+
+def test_generated_pages_are_up_to_date():
+    done = subprocess.run([sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_command_has_help_with_an_example_and_takes_json():
+    commands = [*main.commands.values(), *main.commands["reward"].commands.values()]
+    for command in commands:
+        if hasattr(command, "commands"):
+            continue
+        assert "Example" in (command.help or ""), command.name
+        assert "--json" in [option for parameter in command.params for option in parameter.opts], command.name
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

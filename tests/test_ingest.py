@@ -1,0 +1,194 @@
+"""Nothing lost, nothing twice, nothing dependent on order: the laws of ingest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+
+import pytest
+from conftest import SAMPLES
+from logforge.ingestion import ingest
+from logforge.schemas.errors import InputError, StoreError, UnknownName
+from logforge.store import Store
+
+CONTENT = (
+    "SELECT * EXCLUDE (source_id) FROM episodes ORDER BY ALL",
+    "SELECT * FROM messages ORDER BY ALL",
+    "SELECT * FROM steps ORDER BY ALL",
+    "SELECT level, locator, rule, reason FROM quarantine ORDER BY ALL",
+    "SELECT path, format, sha256, records, kept, duplicates, quarantined, skipped FROM sources ORDER BY ALL",
+)
+
+
+def content(store: Store) -> list[list[tuple]]:
+    return [store.con.sql(query).fetchall() for query in CONTENT]
+
+
+def assert_conserved(store: Store) -> None:
+    assert store.con.sql(
+        "SELECT path FROM sources WHERE records <> kept + duplicates + quarantined + skipped"
+    ).fetchall() == []
+    assert store.con.sql(
+        "SELECT s.path, s.quarantined, coalesce(sum(q.records), 0) AS rows FROM sources s LEFT JOIN quarantine q "
+        "ON q.source_id = s.source_id AND q.level = 'record' GROUP BY 1, 2 HAVING s.quarantined <> rows"
+    ).fetchall() == []
+    assert store.con.sql("SELECT episode_id FROM episodes GROUP BY 1 HAVING count(*) > 1").fetchall() == []
+
+
+def test_sample_logs_are_conserved_and_a_second_run_changes_nothing(tmp_path):
+    shutil.copytree(SAMPLES, tmp_path / "logs")
+    with Store(tmp_path / "s.duckdb") as store:
+        first = ingest(store, [tmp_path / "logs"])
+        assert first.kept > 0
+        assert first.unchanged == 0
+        assert_conserved(store)
+        before = content(store), store.con.sql("SELECT * FROM sources ORDER BY ALL").fetchall()
+        second = ingest(store, [tmp_path / "logs"])
+        assert second.read == 0
+        assert second.unchanged == first.read
+        assert (content(store), store.con.sql("SELECT * FROM sources ORDER BY ALL").fetchall()) == before
+        assert second.formats == first.formats
+
+
+def test_the_store_does_not_depend_on_the_order_or_number_of_workers(tmp_path):
+    shutil.copytree(SAMPLES, tmp_path / "logs")
+    files = sorted(path for path in (tmp_path / "logs").rglob("*") if path.is_file())
+    stores = []
+    for number, (order, workers) in enumerate([(files, 1), (files[::-1], 1), (files, 2)]):
+        with Store(tmp_path / f"{number}.duckdb") as store:
+            if workers == 1:
+                for file in order:
+                    ingest(store, [file])
+            else:
+                ingest(store, order, workers=workers)
+            stores.append(content(store))
+    assert stores[0] == stores[1] == stores[2]
+
+
+def test_a_grown_file_replaces_its_rows_and_touches_no_other(store, tmp_path, conversation, write_jsonl):
+    grown = write_jsonl(tmp_path / "a.jsonl", [conversation("one")])
+    write_jsonl(tmp_path / "b.jsonl", [conversation("two")])
+    ingest(store, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+    untouched = store.con.sql("SELECT ingested_at FROM sources WHERE path = 'b.jsonl'").fetchall()
+    write_jsonl(grown, [conversation("one"), conversation("three")])
+    report = ingest(store, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+    assert (report.read, report.unchanged) == (1, 1)
+    assert store.con.sql("SELECT native_id FROM episodes ORDER BY 1").fetchall() == [("one",), ("three",), ("two",)]
+    assert store.con.sql("SELECT ingested_at FROM sources WHERE path = 'b.jsonl'").fetchall() == untouched
+    assert_conserved(store)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["a", "b", "c"])))
+def test_the_owner_of_a_copy_does_not_depend_on_arrival(tmp_path, conversation, write_jsonl, order):
+    write_jsonl(tmp_path / "a.jsonl", [conversation("shared"), conversation("only a")])
+    write_jsonl(tmp_path / "b.jsonl", [conversation("shared")])
+    write_jsonl(tmp_path / "c.jsonl", [conversation("only c"), conversation("shared"), conversation("shared")])
+    with Store(tmp_path / "s.duckdb") as store:
+        for name in order:
+            ingest(store, [tmp_path / f"{name}.jsonl"])
+        assert_conserved(store)
+        got = content(store)
+    with Store(tmp_path / "at once.duckdb") as store:
+        ingest(store, [tmp_path / f"{name}.jsonl" for name in "abc"])
+        assert content(store) == got
+        counts = store.con.sql("SELECT sum(kept), sum(duplicates) FROM sources").fetchall()
+    assert counts == [(3, 3)]
+
+
+def test_when_the_owner_drops_an_episode_the_copy_takes_over(store, tmp_path, conversation, write_jsonl):
+    for name in "ab":
+        write_jsonl(tmp_path / f"{name}.jsonl", [conversation("shared"), conversation(f"only {name}")])
+    ingest(store, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+    owner = store.con.sql("SELECT path FROM copies WHERE owner AND records = 1 GROUP BY 1 HAVING count(*) = 2").fetchall()[0][0]
+    write_jsonl(tmp_path / owner, [conversation(f"only {owner[0]}")])
+    ingest(store, [tmp_path / owner])
+    held = store.con.sql("SELECT e.native_id, s.path FROM episodes e JOIN sources s USING (source_id) ORDER BY 1").fetchall()
+    other = "b.jsonl" if owner == "a.jsonl" else "a.jsonl"
+    assert ("shared", other) in held
+    assert len(held) == 3
+    assert_conserved(store)
+
+
+BAD = {
+    "torn.jsonl": (b'{"messages":[{"role":"user","content":"a"}]}\n{"messages":[{"role":"us', "malformed_record", 1),
+    "words.jsonl": (b"this is not JSON\n", "not_json", 0),
+    "empty.jsonl": (b"", "empty_file", 0),
+    "shape.json": (b'{"foo": 1, "bar": [2]}', "unknown_shape", 0),
+    "null.json": (b"[null]", "unknown_shape", 0),
+    "blank.jsonl": (b"\n\n  \n", "empty_file", 0),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_quarantined_with_place_and_reason_and_harms_no_neighbour(
+    store, tmp_path, conversation, write_jsonl, name
+):
+    data, rule, kept = BAD[name]
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / name).write_bytes(data)
+    write_jsonl(tmp_path / "logs" / "good.jsonl", [conversation("one")])
+    report = ingest(store, [tmp_path / "logs"])
+    assert report.kept == 1 + kept
+    assert report.exit_code() == 0
+    assert report.exit_code(strict=True) == 1
+    ((found, locator, reason),) = store.con.sql("SELECT rule, locator, reason FROM quarantine").fetchall()
+    assert found == rule
+    assert locator.startswith(f"logs/{name}")
+    assert len(reason) > 10
+    assert_conserved(store)
+
+
+def test_what_is_no_log_is_skipped_with_a_reason(store, tmp_path, conversation, write_jsonl):
+    write_jsonl(tmp_path / "logs" / "good.jsonl", [conversation("one")])
+    (tmp_path / "logs" / "LICENSE").write_text("do what you like")
+    (tmp_path / "logs" / "spec.yaml").write_text("gamma: 1")
+    (tmp_path / "logs" / "old.jsonl.gz").write_bytes(b"\x1f\x8b\x08\x00")
+    report = ingest(store, [tmp_path / "logs"])
+    assert report.skip_reasons == {"not_a_log": 2, "compressed": 1}
+    assert report.exit_code(strict=True) == 0
+
+
+def test_a_directory_without_logs_keeps_nothing_and_says_so(store, tmp_path):
+    (tmp_path / "logs").mkdir()
+    report = ingest(store, [tmp_path / "logs"])
+    assert report.exit_code() == 1
+    assert "nothing" in report.render()
+
+
+def test_unknown_paths_and_formats_are_refused_before_anything_is_read(store, tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        ingest(store, [tmp_path / "nowhere"])
+    with pytest.raises(UnknownName, match="valid: "):
+        ingest(store, [tmp_path], format="tau_bnech")
+
+
+def test_a_forced_format_that_does_not_fit_is_quarantined(store, tmp_path, conversation, write_jsonl):
+    write_jsonl(tmp_path / "good.jsonl", [conversation("one")])
+    report = ingest(store, [tmp_path / "good.jsonl"], format="star")
+    assert report.kept == 0
+    assert report.exit_code() == 1
+    assert_conserved(store)
+
+
+def test_a_locked_store_is_said_to_be_locked(tmp_path):
+    import subprocess
+    import sys
+
+    path = tmp_path / "s.duckdb"
+    Store(path).close()
+    code = f"from logforge.store import Store; s = Store({str(path)!r}); print('open', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(StoreError, match="another process"):
+            Store(path)
+        other.communicate("\n")
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path):
+    (tmp_path / "s.duckdb").write_text(json.dumps({"not": "a store"}) * 1000)
+    with pytest.raises(StoreError, match="cannot open"):
+        Store(tmp_path / "s.duckdb")
+    with pytest.raises(StoreError, match="logforge ingest"):
+        Store(tmp_path / "none.duckdb", read_only=True)

@@ -1,0 +1,66 @@
+"""The layers point one way, and the command line loads nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+MAY_IMPORT = {
+    "schemas": ("logforge.schemas",),
+    "connectors": ("logforge.schemas", "logforge.connectors"),
+}
+HEAVY = {"torch", "d3rlpy", "sentence_transformers", "sklearn", "matplotlib", "gym", "gymnasium", "pandera"}
+OPTIONAL: set[str] = set()
+"""Modules that need an extra at import time (for a base class, say). None does so far."""
+
+
+def imports(path, top_only=False):
+    tree = ast.parse(path.read_text("utf-8"))
+    nodes = tree.body if top_only else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("layer", MAY_IMPORT)
+def test_layers_point_one_way(layer):
+    for path in (ROOT / layer).glob("*.py"):
+        for name in imports(path):
+            if name.split(".")[0] == "logforge":
+                assert name.startswith(MAY_IMPORT[layer]), f"{path.name} imports {name}"
+            assert name.split(".")[0] not in {"duckdb", "polars", "torch"}, f"{path.name} imports {name}"
+
+
+def test_no_module_imports_a_heavy_library_at_its_top():
+    for folder in ("schemas", "connectors", "logforge"):
+        for path in (ROOT / folder).glob("*.py"):
+            if path.stem not in OPTIONAL:
+                heavy = {name.split(".")[0] for name in imports(path, top_only=True)} & HEAVY
+                assert not heavy, f"{path} imports {heavy}"
+
+
+def test_only_the_named_modules_write_to_disk():
+    """Store, shards and exporters (through atomic), the trainer's runs, and `init`."""
+    writers = {"store", "shards", "atomic", "exporters", "training", "policy", "reduce", "project"}
+    for path in (ROOT / "logforge").glob("*.py"):
+        text = path.read_text("utf-8")
+        if any(mark in text for mark in ("write_text(", "write_bytes(", '"wb"', '"w"', "mkdir(", "os.replace")):
+            assert path.stem in writers, path.name
+
+
+def test_help_and_the_command_line_module_load_nothing_heavy():
+    code = (
+        "import sys\nfrom click.testing import CliRunner\nimport logforge.cli\n"
+        "assert CliRunner().invoke(logforge.cli.main, ['--help']).exit_code == 0\n"
+        "heavy = {'polars', 'torch', 'duckdb', 'pyarrow', 'numpy', 'pandera', 'sklearn', 'd3rlpy', 'pydantic'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,180 @@
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logforge.schemas.errors import UsageError
+from logforge.schemas.transition import SPLIT_NAMES
+from logforge.splits import ALONE, assign_splits, crossing, split_of
+
+KEYS = ("task_id", "task", "group_id", "session_id", "user_id", "parent_episode_id", "continues_episode_id")
+SCHEMA = dict.fromkeys(("episode_id", "format", *KEYS), pl.String)
+
+
+def frame(*rows):
+    """Episodes from (episode_id, {column: value})."""
+    return pl.DataFrame([{"episode_id": name, "format": "f", **more} for name, more in rows], schema=SCHEMA)
+
+
+def groups(splits):
+    """The partition, as a set of sets of episode ids."""
+    return {frozenset(ids) for ids in splits.group_by("group_key").agg("episode_id")["episode_id"].to_list()}
+
+
+def ids_like(prefix):
+    return st.none() | st.sampled_from([f"{prefix}{n}" for n in range(4)] + [""])
+
+
+@st.composite
+def episode_frames(draw, prefix=""):
+    names = [f"{prefix}e{n}" for n in range(draw(st.integers(1, 12)))]
+    rows = []
+    for name in names:
+        row = {key: draw(ids_like(prefix + key)) for key in KEYS[:5]}
+        row["format"] = prefix + draw(st.sampled_from("fg"))
+        for key in KEYS[5:]:
+            row[key] = draw(st.none() | st.sampled_from([*names, f"{prefix}gone"]))
+        rows.append({"episode_id": name, **row})
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+@settings(max_examples=60, deadline=None)
+@given(episode_frames(), st.integers(0, 5))
+def test_no_key_lies_in_two_splits(episodes, seed):
+    splits = assign_splits(episodes, seed, (0.4, 0.3, 0.3))
+    assert splits["episode_id"].to_list() == sorted(episodes["episode_id"])
+    assert crossing(episodes, splits).is_empty()
+
+
+@settings(max_examples=60, deadline=None)
+@given(episode_frames(), st.randoms(use_true_random=False))
+def test_order_of_arrival_changes_nothing(episodes, random):
+    order = list(range(episodes.height))
+    random.shuffle(order)
+    assert assign_splits(episodes[order], 1).equals(assign_splits(episodes, 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(episode_frames(), episode_frames(prefix="new-"))
+def test_unrelated_new_episodes_move_nothing(old, new):
+    before = assign_splits(old, 1)
+    after = assign_splits(pl.concat([new, old]), 1)
+    assert after.filter(pl.col("episode_id").is_in(before["episode_id"].to_list())).equals(before)
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("task_id", "task"),
+        ("task", "text"),
+        ("group_id", "group"),
+        ("session_id", "session"),
+        ("user_id", "user"),
+        ("parent_episode_id", "parent"),
+        ("continues_episode_id", "continues"),
+    ],
+)
+def test_each_key_joins_and_is_named(key, reason):
+    splits = assign_splits(frame(("a", {key: "x"}), ("b", {key: "x"}), ("c", {key: "y"}), ("d", {})), 0)
+    assert groups(splits) == {frozenset("ab"), frozenset("c"), frozenset("d")}
+    assert splits["reason"].to_list() == [reason, reason, ALONE, ALONE]
+
+
+def test_links_join_with_the_episode_they_name():
+    episodes = frame(
+        ("a", {}), ("b", {"parent_episode_id": "a"}), ("c", {"continues_episode_id": "b"}), ("d", {})
+    )
+    splits = assign_splits(episodes, 0)
+    assert groups(splits) == {frozenset("abc"), frozenset("d")}
+    assert splits["reason"].to_list() == ["parent,continues"] * 3 + [ALONE]
+
+
+def test_chains_join_transitively():
+    episodes = frame(
+        ("a", {"task_id": "1", "user_id": "u"}),
+        ("b", {"task_id": "2", "user_id": "u", "session_id": "s"}),
+        ("c", {"task_id": "3", "session_id": "s"}),
+        ("d", {"task_id": "3"}),
+    )
+    splits = assign_splits(episodes, 0)
+    assert groups(splits) == {frozenset("abcd")}
+    assert splits["group_key"].unique().to_list() == ["task:f/1"]
+    assert splits["reason"].unique().to_list() == ["task,session,user"]
+
+
+def test_a_task_text_joins_only_where_there_is_no_task_id():
+    hello = {"task": "hello"}
+    splits = assign_splits(
+        frame(("a", hello | {"task_id": "1"}), ("b", hello | {"task_id": "2"}), ("c", hello)), 0
+    )
+    assert len(groups(splits)) == 3
+
+
+def test_ids_of_different_formats_are_different():
+    rows = [("a", {"task_id": "1"}), ("b", {"task_id": "1", "format": "g"})]
+    assert len(groups(assign_splits(frame(*rows), 0))) == 2
+
+
+def test_another_trial_of_a_known_task_leaves_the_split_alone():
+    old = frame(("m", {"task_id": "1", "session_id": "s5"}))
+    new = frame(("a", {"task_id": "1", "session_id": "s1"}))
+    before = assign_splits(old, 3)
+    after = assign_splits(pl.concat([old, new]), 3)
+    assert after["group_key"].to_list() == before["group_key"].to_list() * 2
+    assert after["split"].to_list() == before["split"].to_list() * 2
+
+
+def test_fractions_are_met_and_seeds_differ():
+    episodes = frame(*((f"e{n}", {}) for n in range(4000)))
+    shares = [assign_splits(episodes, seed, (0.5, 0.3, 0.2))["split"].value_counts() for seed in (0, 1)]
+    for share in shares:
+        counts = dict(share.iter_rows())
+        expected = dict(zip(SPLIT_NAMES, (2000, 1200, 800), strict=True))
+        assert all(abs(counts[name] - expected[name]) < 130 for name in SPLIT_NAMES)
+    assert not shares[0].sort("split").equals(shares[1].sort("split"))
+
+
+def test_a_fraction_of_zero_gets_nothing():
+    assert {split_of(f"k{n}", 0, (0.5, 0.5, 0.0)) for n in range(500)} == {"train", "validation"}
+    assert {split_of(f"k{n}", 0, (0.0, 0.0, 1.0)) for n in range(50)} == {"test"}
+
+
+@pytest.mark.parametrize("fractions", [(0.7, 0.3), (0.7, 0.2, 0.2), (1.2, -0.1, -0.1), (0.7, 0.15, 0.1)])
+def test_fractions_that_are_no_partition_are_refused(fractions):
+    with pytest.raises(UsageError, match="no partition"):
+        assign_splits(frame(("a", {})), 0, fractions)
+
+
+def test_no_episodes_are_no_rows():
+    splits = assign_splits(frame(), 0)
+    assert splits.is_empty()
+    assert splits.columns == ["episode_id", "group_key", "split", "reason"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_crossing_finds_a_planted_leak(key):
+    episodes = frame(("a", {key: "a"}), ("b", {key: "a"}), ("c", {}))
+    splits = assign_splits(episodes, 0)
+    leaky = splits.with_columns(
+        split=pl.Series(["train", "test", "train"]), group_key=pl.Series(["1", "2", "3"])
+    )
+    found = crossing(episodes, leaky)
+    assert found["episodes"].to_list()[0] == ["a", "b"]
+    assert found["splits"].to_list()[0] == ["test", "train"]
+
+
+def test_crossing_finds_a_group_key_in_two_splits_and_unassigned_episodes():
+    episodes = frame(("a", {}), ("b", {}), ("c", {}), ("d", {}))
+    rows = [
+        ("a", "k", "train", ALONE),
+        ("b", "k", "test", ALONE),
+        ("c", "m", "train", ALONE),
+        ("c", "m", "train", ALONE),
+    ]
+    splits = pl.DataFrame(rows, schema=["episode_id", "group_key", "split", "reason"], orient="row")
+    found = crossing(episodes, splits)
+    assert found.select("link", "key").rows() == [
+        ("assignment", "c"),
+        ("assignment", "d"),
+        ("group key", "k"),
+    ]
