@@ -45,7 +45,7 @@ class Source:
     path: Path
     label: str
 
-    def bytes(self) -> bytes:
+    def content(self) -> bytes:
         """The whole file."""
         return self.path.read_bytes()
 
@@ -65,16 +65,16 @@ class Source:
         A line that is no JSON comes as a Reject; so does a document that is no JSON as a whole. A damaged array still
         gives the elements that are whole.
         """
-        if self.first_byte() == b"[":
-            yield from self._array_elements()
-        elif self._is_lines():
+        if self._is_lines():
             yield from self._line_values()
+        elif self.first_byte() == b"[":
+            yield from self._array_elements()
         else:
             yield f"{self.label}#", self.document()
 
     def document(self) -> Any | Reject:
         """The file as one JSON value, or a Reject."""
-        data = self.bytes()
+        data = self.content()
         try:
             return jsontext.loads(data.removeprefix(BOM))
         except jsontext.NotJson as error:
@@ -86,15 +86,17 @@ class Source:
             return file.read(4096).removeprefix(BOM).lstrip()[:1]
 
     def _is_lines(self) -> bool:
-        """JSON lines, when one of the first two lines is a JSON value on its own; else one document over several lines.
+        """JSON lines, when one of the first two lines is a JSON value on its own; else one value over several lines.
 
         Two lines, because the first may be damaged. A document's second line can be a value on its own by chance only,
-        so then the whole file must fail to be a document as well.
+        so then the whole file must fail to be a document as well. An array on a line of its own is an array.
         """
-        first_two = [_is_json(line) for _, line in islice(self.lines(), 2)]
-        if not first_two or first_two[0] or len(first_two) == 1:
-            return True
-        return first_two[1] and isinstance(self.document(), Reject)
+        lines = [line for _, line in islice(self.lines(), 2)]
+        is_array = self.first_byte() == b"["
+        if len(lines) < 2:
+            return not is_array
+        first, second = lines
+        return _is_json(first) or (not is_array and _is_json(second) and isinstance(self.document(), Reject))
 
     def _line_values(self) -> Iterator[tuple[str, Any | Reject]]:
         for number, line in self.lines():
@@ -110,7 +112,7 @@ class Source:
             for index, element in enumerate(value):
                 yield f"{self.label}#/{index}", element
         else:
-            yield from split_array(self.bytes().removeprefix(BOM).lstrip(), f"{self.label}#")
+            yield from split_array(self.content().removeprefix(BOM).lstrip(), f"{self.label}#")
 
 
 _SPLIT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]', re.DOTALL)

@@ -14,8 +14,6 @@ from logforge.connectors.base import excerpt
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.outcome import asks_user, classify_result
 from logforge.schemas.episode import (
-    CLARIFY,
-    RESPOND,
     ArgumentsStatus,
     Ending,
     Episode,
@@ -134,7 +132,7 @@ class EpisodeBuilder:
         position = len(self.messages)
         self.messages.append(Message(position, "assistant", content, locator, **more))
         if not calls:
-            said: StepKind = kind or (CLARIFY if asks_user(content) else RESPOND)
+            said: StepKind = kind or ("clarify" if asks_user(content) else "respond")
             text, status = parse_arguments(arguments)
             self._steps.append(_Open(position, said, said, locator, text, status, None, None, None, reward))
             return position
@@ -215,6 +213,8 @@ class EpisodeBuilder:
             index = self._nearest(self._unanswered.get(call_id))
         else:
             index = self._waiting[0] if self._waiting else None
+            if index is not None and (own_id := self._steps[index].call_id) is not None:
+                self._unanswered[own_id].remove(index)
         if index is not None and index in self._waiting:
             self._waiting.remove(index)
         return index

@@ -9,31 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-import xxhash
-
-from logforge.connectors.base import BOM, Head, Source, at, excerpt, split_array
+from logforge.connectors.base import BOM, Head, Source, at, split_array
 from logforge.connectors.builder import EpisodeBuilder, episode_id
-from logforge.connectors.content import Answer, Parts, count_or_none, micros, read_content, text_or_none
+from logforge.connectors.claude_lines import Chain, Line, Lines
+from logforge.connectors.content import Answer, Parts, count_or_none, read_content, text_or_none
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.rows import close, first_user_text
-from logforge.schemas.episode import Duplicate, Ending, Reading, Reject, ResultStatus, Skip
-
-OTHER_LINES = frozenset(
-    {
-        "summary",
-        "system",
-        "file-history-snapshot",
-        "progress",
-        "queue-operation",
-        "attachment",
-        "ai-title",
-        "custom-title",
-    }
-)
-"""Line types that hold no message; each is skipped under its own name, types unknown here as `other_line`."""
+from logforge.schemas.episode import Ending, Reading, Reject, ResultStatus
 
 INTERRUPTED = "[Request interrupted by user"
 """How the marker begins that Claude Code writes in the user's name when the user stops it."""
@@ -60,12 +45,12 @@ class ClaudeCode:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per session and one per sub-agent, after what is skipped or set aside."""
-        session = _Lines(self.name)
-        for locator, row in _lines(source):
-            reading = session.add(row, locator)
+        lines = Lines()
+        for locator, row in _records(source):
+            reading = lines.add(row, locator)
             if reading is not None:
                 yield reading
-        yield from session.episodes()
+        yield from _episodes(lines)
 
 
 def _is_session_line(line: bytes) -> bool:
@@ -77,7 +62,7 @@ def _is_session_line(line: bytes) -> bool:
     return named and isinstance(row.get("message"), dict)
 
 
-def _lines(source: Source) -> Iterator[tuple[str, Any | Reject]]:
+def _records(source: Source) -> Iterator[tuple[str, Any | Reject]]:
     for number, (locator, row) in enumerate(source.records()):
         if isinstance(row, dict) and isinstance(row.get("loglines"), list) and "type" not in row:
             for index, line in enumerate(row["loglines"]):
@@ -91,40 +76,21 @@ def _lines(source: Source) -> Iterator[tuple[str, Any | Reject]]:
 
 def _torn_export(source: Source) -> bytes | None:
     """From the `[` of `loglines` on, when the file is an export that is no JSON as a whole."""
-    data = source.bytes().removeprefix(BOM)
+    data = source.content().removeprefix(BOM)
     begins = _EXPORT.match(data)
     return data[begins.end() :] if begins else None
-
-
-class _Line(NamedTuple):
-    """A user or assistant line."""
-
-    row: dict[str, Any]
-    message: dict[str, Any]
-    locator: str
-
-    @property
-    def time(self) -> int | None:
-        return micros(self.row.get("timestamp"))
-
-
-class _Chain(NamedTuple):
-    """Which run a line belongs to: the session's own (no root) or that of the sub-agent whose first line is `root`."""
-
-    session: str | None
-    root: str | None
 
 
 @dataclass
 class _Turn:
     """One API message, from all its lines."""
 
-    line: _Line
+    line: Line
     parts: Parts
     usage: dict[str, Any]
     stop_reason: Any
 
-    def merge(self, line: _Line, parts: Parts) -> None:
+    def merge(self, line: Line, parts: Parts) -> None:
         """A later line of the same message. Its lines repeat the usage; the one that counts most output is complete."""
         self.parts.merge(parts)
         usage = _usage(line.message)
@@ -135,175 +101,59 @@ class _Turn:
         self.stop_reason = line.message.get("stop_reason") or self.stop_reason
 
 
-@dataclass
-class _Lines:
-    """Takes the lines of a file, then tells its runs apart."""
-
-    format: str
-    kept: list[_Line] = field(default_factory=list)
-    parents: dict[str, tuple[str | None, bool]] = field(default_factory=dict)
-    messages: dict[str, int] = field(default_factory=dict)
-    cut: bool = False
-
-    def add(self, row: Any, locator: str) -> Reading | None:
-        """Take a line, or say why not."""
-        self.cut = isinstance(row, Reject) and row.rule == "malformed_record"
+def _episodes(lines: Lines) -> Iterator[Reading]:
+    """Every run of a file. A sub-agent's parent is its session's run, which may lie in another file."""
+    runs = lines.runs()
+    ids = {chain: _identity(chain, run[0]) for chain, run in runs.items()}
+    for chain, run in runs.items():
+        parent = None
+        if chain.root is not None:
+            session = Chain(chain.session, None)
+            parent = ids.get(session) or (_identity(session, run[0]) if chain.session else None)
+        cut = lines.cut and run[-1] is lines.kept[-1]
         try:
-            return self._add(row, locator)
+            readings = list(_episode(run, chain, id=ids[chain], parent=parent, cut=cut))
         except RecursionError:
-            return Reject(locator=locator, reason="nested too deep", rule="malformed_record")
-
-    def _add(self, row: Any, locator: str) -> Reading | None:
-        if not isinstance(row, dict):
-            return (
-                row
-                if isinstance(row, Reject)
-                else _bad_line(locator, "line is no object", "not_an_object", row)
-            )
-        uuid = row.get("uuid") if isinstance(row.get("uuid"), str) else None
-        if uuid is not None:
-            parent = row.get("parentUuid")
-            side = (parent if isinstance(parent, str) else None, row.get("isSidechain") is True)
-            self.parents.setdefault(uuid, side)
-        refused = _refuse(row, locator)
-        if refused is not None:
-            return refused
-        if uuid is not None and (repeated := self._repeated(uuid, row, locator)) is not None:
-            return repeated
-        self.kept.append(_Line(row, row["message"], locator))
-        return None
-
-    def _repeated(self, uuid: str, row: dict[str, Any], locator: str) -> Reading | None:
-        message = row["message"]
-        digest = xxhash.xxh3_64_intdigest(canonical(message).encode())
-        known = self.messages.get(uuid)
-        if known is None:
-            self.messages[uuid] = digest
-            return None
-        if known == digest:
-            return Duplicate()
-        if row["type"] == "assistant" and isinstance(message.get("id"), str):
-            return None  # a snapshot that grew under one uuid: merged like the other lines of its API message
-        return _bad_line(locator, "another message under a uuid already read", "conflicting_uuid", row)
-
-    def episodes(self) -> Iterator[Reading]:
-        """Every run, in the order of its first line."""
-        runs: dict[_Chain, list[_Line]] = {}
-        roots: dict[str, str] = {}
-        for line in self.kept:
-            runs.setdefault(
-                _Chain(text_or_none(line.row.get("sessionId")), self._root(line.row, roots)), []
-            ).append(line)
-        last = self.kept[-1] if self.kept else None
-        ids = {chain: self._identity(chain, lines[0]) for chain, lines in runs.items()}
-        for chain, lines in runs.items():
-            parent = _Chain(chain.session, None)
-            parent_id = ids.get(parent) or (episode_id(self.format, chain.session) if chain.session else None)
-            parent_id = parent_id if chain.root is not None else None
-            cut = self.cut and lines[-1] is last
-            try:
-                readings = list(
-                    _episode(
-                        lines, chain, id=ids[chain], format=self.format, parent_episode_id=parent_id, cut=cut
-                    )
-                )
-            except RecursionError:
-                where = lines[0].locator
-                readings = [
-                    Reject(
-                        locator=where, reason="nested too deep", rule="malformed_record", records=len(lines)
-                    )
-                ]
-            yield from readings
-
-    def _identity(self, chain: _Chain, first: _Line) -> str:
-        native = _native_id(chain)
-        return episode_id(self.format, native if chain.session else canonical(first.row))
-
-    def _root(self, row: dict[str, Any], roots: dict[str, str]) -> str | None:
-        """The uuid of the first line of the sub-agent's run that a line is part of; None for the session's own lines."""
-        if row.get("isSidechain") is not True:
-            return None
-        uuid = text_or_none(row.get("uuid")) or "sidechain"
-        path: list[str] = []
-        while uuid not in roots:
-            path.append(uuid)
-            parent = self.parents.get(uuid, (None, False))[0]
-            if parent is None or parent in path or not self.parents.get(parent, (None, False))[1]:
-                roots[uuid] = uuid
-            else:
-                uuid = parent
-        roots.update(dict.fromkeys(path, roots[uuid]))
-        return roots[uuid]
+            where = run[0].locator
+            readings = [
+                Reject(locator=where, reason="nested too deep", rule="malformed_record", records=len(run))
+            ]
+        yield from readings
 
 
-def _refuse(row: dict[str, Any], locator: str) -> Reject | Skip | None:
-    """Why a line holds no message of a run; None when it may."""
-    kind, message = row.get("type"), row.get("message")
-    if kind not in ("user", "assistant"):
-        known = isinstance(kind, str) and kind in OTHER_LINES
-        return (
-            Skip(reason=f"{kind}_line" if known else "other_line")
-            if isinstance(kind, str)
-            else _untyped(locator, row)
-        )
-    if row.get("isMeta") is True:
-        return Skip(reason="meta_line")
-    if not isinstance(message, dict):
-        return _bad_line(locator, f"{kind} line without a message", "no_message", row)
-    content = message.get("content")
-    if content is None or content == "" or content == []:
-        return Skip(reason="no_content")
-    if not isinstance(content, str | list):
-        return _bad_line(locator, "content is neither text nor a list of blocks", "bad_content", row)
-    if message.get("model") == "<synthetic>":
-        return Skip(reason="synthetic_line")
-    return None
+def _identity(chain: Chain, first: Line) -> str:
+    return episode_id(ClaudeCode.name, chain.native_id if chain.session else canonical(first.row))
 
 
-def _untyped(locator: str, row: dict[str, Any]) -> Reject:
-    return _bad_line(locator, "line without a type", "no_type", row)
-
-
-def _bad_line(locator: str, reason: str, rule: str, found: Any) -> Reject:
-    return Reject(locator=locator, reason=reason, rule=rule, excerpt=excerpt(found))
-
-
-def _native_id(chain: _Chain) -> str | None:
-    return "/".join(part for part in chain if part) or None
-
-
-def _episode(lines: list[_Line], chain: _Chain, *, id: str, cut: bool, **more: Any) -> Iterator[Reading]:
+def _episode(run: list[Line], chain: Chain, *, id: str, parent: str | None, cut: bool) -> Iterator[Reading]:
     builder = EpisodeBuilder()
-    turns = _add_lines(builder, lines)
+    turns = _add_lines(builder, run)
     ending, reason = _ending(builder, cut, turns[-1] if turns else None)
     model = next((m for turn in turns if (m := text_or_none(turn.line.message.get("model")))), None)
+    first = run[0].row
     episode = builder.finish(
         id=id,
-        locator=lines[0].locator,
-        records=len(lines),
+        format=ClaudeCode.name,
+        locator=run[0].locator,
+        records=len(run),
         ending=ending,
         ending_reason=reason,
-        native_id=_native_id(chain),
+        native_id=chain.native_id,
         session_id=chain.session,
+        parent_episode_id=parent,
         task=first_user_text(builder),
         model=model,
         policy_id=model,
         metadata=canonical(
-            {
-                key: value
-                for key in ("version", "cwd", "gitBranch", "userType")
-                if (value := lines[0].row.get(key))
-            }
+            {k: v for k in ("version", "cwd", "gitBranch", "userType") if (v := first.get(k))}
         ),
-        **more,
     )
     yield from close(builder, episode)
 
 
-def _add_lines(builder: EpisodeBuilder, lines: list[_Line]) -> list[_Turn]:
+def _add_lines(builder: EpisodeBuilder, lines: list[Line]) -> list[_Turn]:
     """Gather the lines of each API message, then add everything where it began: a call stands before its results."""
-    entries: list[_Turn | tuple[_Line, Parts]] = []
+    entries: list[_Turn | tuple[Line, Parts]] = []
     turns: dict[str, _Turn] = {}
     for line in lines:
         parts = read_content(line.message.get("content"), at(line.locator, "/message/content"))
@@ -332,7 +182,7 @@ def _add_turn(builder: EpisodeBuilder, turn: _Turn, asked: dict[str, int]) -> No
     line, parts = turn.line, turn.parts
     pieces = parts.texts or parts.thoughts
     where = pieces[0].locator if pieces else parts.calls[0].locator if parts.calls else line.locator
-    more = {
+    more: dict[str, Any] = {
         "thought": parts.thought,
         "created_at": line.time,
         "model": text_or_none(line.message.get("model")),
@@ -352,7 +202,7 @@ def _add_turn(builder: EpisodeBuilder, turn: _Turn, asked: dict[str, int]) -> No
         _add_answer(builder, line, answer, asked)
 
 
-def _add_user(builder: EpisodeBuilder, line: _Line, parts: Parts, asked: dict[str, int]) -> None:
+def _add_user(builder: EpisodeBuilder, line: Line, parts: Parts, asked: dict[str, int]) -> None:
     builder.rejects += parts.rejects
     for answer in parts.answers:
         _add_answer(builder, line, answer, asked)
@@ -360,7 +210,7 @@ def _add_user(builder: EpisodeBuilder, line: _Line, parts: Parts, asked: dict[st
         builder.message("user", parts.text, parts.texts[0].locator, created_at=line.time)
 
 
-def _add_answer(builder: EpisodeBuilder, line: _Line, answer: Answer, asked: dict[str, int]) -> None:
+def _add_answer(builder: EpisodeBuilder, line: Line, answer: Answer, asked: dict[str, int]) -> None:
     begun, ended = asked.get(answer.call_id or ""), line.time
     latency = (ended - begun) / 1e6 if begun is not None and ended is not None and ended >= begun else None
     status: ResultStatus | None = "refused" if answer.text and _REFUSED.match(answer.text) else None

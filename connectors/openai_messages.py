@@ -254,7 +254,7 @@ def calls_of(message: dict[str, Any], where: str, rejects: list[Reject]) -> list
     legacy = message.get("function_call")
     if not listed and not legacy:
         return []
-    calls = []
+    calls: list[Call] = []
     if listed and not isinstance(listed, list):
         rejects.append(bad_part(at(where, "/tool_calls"), "tool_calls is no list", "bad_tool_calls", listed))
     for index, call in enumerate(listed if isinstance(listed, list) else ()):

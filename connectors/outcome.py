@@ -9,7 +9,7 @@ from logforge.schemas.episode import ResultStatus
 _ERROR_START = re.compile(
     r"\s*[\[(\"']*(?:<[a-z_]*error[a-z_]*>|error\b|\w*(?:Error|Exception)\b|traceback \(most recent|fatal:|failed\b|failure\b"
     r"|usage:|invalid\b|permission denied|command not found|bash: |sh: \d+: )"
-    r"|\s*\{\s*[\"']error[\"']\s*:\s*(?!null|none|false|[\"']{2})",
+    r"|\s*\{\s*[\"']error[\"']\s*:(?!\s*(?:null|none|false|[\"']{2}))",
     re.IGNORECASE,
 )
 _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(

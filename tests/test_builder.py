@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from logforge.connectors.builder import Call, EpisodeBuilder, parse_arguments
 from logforge.connectors.outcome import ERROR_CLASSES, asks_user, classify_result
 
@@ -35,7 +36,11 @@ def test_positions_have_no_gaps_and_a_step_points_at_its_turn():
     search, said = episode.steps
     assert (search.position, search.result_position, search.result, search.latency_s) == (2, 3, "found", 0.5)
     assert (search.locator, search.result_locator) == ("f:3", "f:4")
-    assert (said.kind, said.action, said.position, said.result_status, said.result) == ("respond",) * 2 + (4, None, None)
+    assert (said.kind, said.action, said.position, said.result_status, said.result) == ("respond",) * 2 + (
+        4,
+        None,
+        None,
+    )
 
 
 def test_parallel_calls_are_steps_of_one_group_and_pair_by_id():
@@ -76,6 +81,14 @@ def test_results_without_ids_go_to_the_latest_turn_in_order():
     assert builder.result(None, "two", "f:4")
     assert not builder.result(None, "three", "f:5")
     assert [s.result for s in finish(builder).steps] == [None, "one", "two"]
+
+
+def test_a_call_answered_by_position_is_no_longer_open_under_its_id():
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call("f", {}, "a")], "f:1")
+    assert builder.result(None, "one", "f:2")
+    assert not builder.result("a", "two", "f:3")
+    assert finish(builder).steps[0].result == "one"
 
 
 def test_an_orphan_is_a_rejected_part_and_no_message():
@@ -164,7 +177,9 @@ def test_arguments(raw, text, status):
 
 @given(JSON.filter(lambda value: value not in (None, "")))
 def test_arguments_keep_their_value_as_object_and_as_text(value):
-    text, status = parse_arguments(value) if not isinstance(value, str) else parse_arguments(json.dumps(value))
+    text, status = (
+        parse_arguments(value) if not isinstance(value, str) else parse_arguments(json.dumps(value))
+    )
     if status == "ok" and not isinstance(value, str):
         assert json.loads(text) == value
         assert parse_arguments(json.dumps(value)) == (text, "ok")
