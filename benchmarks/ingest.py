@@ -21,6 +21,7 @@ MESSAGES = 200_000
 def run() -> list[Result]:
     """Both figures."""
     import orjson
+
     from logforge.ingestion import ingest
     from logforge.store import Store
 
@@ -60,7 +61,9 @@ def run() -> list[Result]:
 def write_logs(folder: Path, messages: int, per_file: int = 4_000) -> tuple[list[Path], int]:
     """Files of real episodes until they hold `messages` in all."""
     folder.mkdir(parents=True)
-    episodes = [episode for path in sorted(SAMPLE.glob("*.json")) for episode in json.loads(path.read_bytes())]
+    episodes = [
+        episode for path in sorted(SAMPLE.glob("*.json")) for episode in json.loads(path.read_bytes())
+    ]
     paths: list[Path] = []
     total = held = 0
     rows: list[dict[str, object]] = []

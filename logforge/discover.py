@@ -39,7 +39,7 @@ def find(paths: Iterable[str | Path], home: Path) -> list[Found]:
     A label is the path relative to `home` (the store's folder) when it lies below it, so that a store and its logs can
     move together; else it is the absolute path. Raises InputError when a path does not exist.
     """
-    found = {}
+    found: dict[Path, Found] = {}
     for path in map(Path, paths):
         if not path.exists():
             raise InputError(str(path), "there is no such file or directory")

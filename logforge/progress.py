@@ -13,11 +13,15 @@ Tick = Callable[[int, int, str], None]
 _EVERY_S = 0.1
 
 
+def _silent(done: int, total: int, note: str = "") -> None:
+    """No terminal, no bar."""
+
+
 @contextmanager
 def bar(title: str) -> Iterator[Tick]:
     """A callback that draws the progress of `title` with its share, speed and time left."""
     if not sys.stderr.isatty():
-        yield lambda done, total, note="": None
+        yield _silent
         return
     start = last = time.monotonic()
 

@@ -115,7 +115,8 @@ class Store:
             result = self.con.sql(query)
         except duckdb.Error as error:
             raise UsageError(f"the query failed: {error}") from None
-        return result.pl() if result is not None else pl.DataFrame()
+        rows: pl.DataFrame = result.pl() if result is not None else pl.DataFrame()
+        return rows
 
     def tables(self, where: str = "true", parameters: Iterable[object] = ()) -> Tables:
         """Episodes that meet a condition of ours (never of log text), with their messages and steps, ordered by id."""

@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+
 from conftest import SHARED
 from logforge.ingestion import ingest
 from logforge.store import Store

@@ -7,6 +7,7 @@ import json
 import shutil
 
 import pytest
+
 from conftest import SAMPLES
 from logforge.ingestion import ingest
 from logforge.schemas.errors import InputError, StoreError, UnknownName
@@ -26,13 +27,19 @@ def content(store: Store) -> list[list[tuple]]:
 
 
 def assert_conserved(store: Store) -> None:
-    assert store.con.sql(
-        "SELECT path FROM sources WHERE records <> kept + duplicates + quarantined + skipped"
-    ).fetchall() == []
-    assert store.con.sql(
-        "SELECT s.path, s.quarantined, coalesce(sum(q.records), 0) AS rows FROM sources s LEFT JOIN quarantine q "
-        "ON q.source_id = s.source_id AND q.level = 'record' GROUP BY 1, 2 HAVING s.quarantined <> rows"
-    ).fetchall() == []
+    assert (
+        store.con.sql(
+            "SELECT path FROM sources WHERE records <> kept + duplicates + quarantined + skipped"
+        ).fetchall()
+        == []
+    )
+    assert (
+        store.con.sql(
+            "SELECT s.path, s.quarantined, coalesce(sum(q.records), 0) AS rows FROM sources s LEFT JOIN quarantine q "
+            "ON q.source_id = s.source_id AND q.level = 'record' GROUP BY 1, 2 HAVING s.quarantined <> rows"
+        ).fetchall()
+        == []
+    )
     assert store.con.sql("SELECT episode_id FROM episodes GROUP BY 1 HAVING count(*) > 1").fetchall() == []
 
 
@@ -74,7 +81,11 @@ def test_a_grown_file_replaces_its_rows_and_touches_no_other(store, tmp_path, co
     write_jsonl(grown, [conversation("one"), conversation("three")])
     report = ingest(store, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
     assert (report.read, report.unchanged) == (1, 1)
-    assert store.con.sql("SELECT native_id FROM episodes ORDER BY 1").fetchall() == [("one",), ("three",), ("two",)]
+    assert store.con.sql("SELECT native_id FROM episodes ORDER BY 1").fetchall() == [
+        ("one",),
+        ("three",),
+        ("two",),
+    ]
     assert store.con.sql("SELECT ingested_at FROM sources WHERE path = 'b.jsonl'").fetchall() == untouched
     assert_conserved(store)
 
@@ -83,7 +94,9 @@ def test_a_grown_file_replaces_its_rows_and_touches_no_other(store, tmp_path, co
 def test_the_owner_of_a_copy_does_not_depend_on_arrival(tmp_path, conversation, write_jsonl, order):
     write_jsonl(tmp_path / "a.jsonl", [conversation("shared"), conversation("only a")])
     write_jsonl(tmp_path / "b.jsonl", [conversation("shared")])
-    write_jsonl(tmp_path / "c.jsonl", [conversation("only c"), conversation("shared"), conversation("shared")])
+    write_jsonl(
+        tmp_path / "c.jsonl", [conversation("only c"), conversation("shared"), conversation("shared")]
+    )
     with Store(tmp_path / "s.duckdb") as store:
         for name in order:
             ingest(store, [tmp_path / f"{name}.jsonl"])
@@ -100,10 +113,14 @@ def test_when_the_owner_drops_an_episode_the_copy_takes_over(store, tmp_path, co
     for name in "ab":
         write_jsonl(tmp_path / f"{name}.jsonl", [conversation("shared"), conversation(f"only {name}")])
     ingest(store, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
-    owner = store.con.sql("SELECT path FROM copies WHERE owner AND records = 1 GROUP BY 1 HAVING count(*) = 2").fetchall()[0][0]
+    owner = store.con.sql(
+        "SELECT path FROM copies WHERE owner AND records = 1 GROUP BY 1 HAVING count(*) = 2"
+    ).fetchall()[0][0]
     write_jsonl(tmp_path / owner, [conversation(f"only {owner[0]}")])
     ingest(store, [tmp_path / owner])
-    held = store.con.sql("SELECT e.native_id, s.path FROM episodes e JOIN sources s USING (source_id) ORDER BY 1").fetchall()
+    held = store.con.sql(
+        "SELECT e.native_id, s.path FROM episodes e JOIN sources s USING (source_id) ORDER BY 1"
+    ).fetchall()
     other = "b.jsonl" if owner == "a.jsonl" else "a.jsonl"
     assert ("shared", other) in held
     assert len(held) == 3
@@ -111,7 +128,11 @@ def test_when_the_owner_drops_an_episode_the_copy_takes_over(store, tmp_path, co
 
 
 BAD = {
-    "torn.jsonl": (b'{"messages":[{"role":"user","content":"a"}]}\n{"messages":[{"role":"us', "malformed_record", 1),
+    "torn.jsonl": (
+        b'{"messages":[{"role":"user","content":"a"}]}\n{"messages":[{"role":"us',
+        "malformed_record",
+        1,
+    ),
     "words.jsonl": (b"this is not JSON\n", "not_json", 0),
     "empty.jsonl": (b"", "empty_file", 0),
     "shape.json": (b'{"foo": 1, "bar": [2]}', "unknown_shape", 0),
@@ -178,7 +199,9 @@ def test_a_locked_store_is_said_to_be_locked(tmp_path):
     path = tmp_path / "s.duckdb"
     Store(path).close()
     code = f"from logforge.store import Store; s = Store({str(path)!r}); print('open', flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "open\n"
         with pytest.raises(StoreError, match="another process"):
