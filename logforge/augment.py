@@ -136,7 +136,8 @@ class ToolFailure:
 
     def __post_init__(self) -> None:
         _check_rate(self.name, self.rate)
-        if isinstance(self.retryable, str):
+        given: object = self.retryable  # a config file may hold one name, or a list
+        if isinstance(given, str):
             raise UsageError("retryable is one text", "give a list of tool names")
         object.__setattr__(self, "retryable", tuple(self.retryable))
 

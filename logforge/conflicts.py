@@ -18,7 +18,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import polars as pl
@@ -208,18 +208,19 @@ def sides(
     return [_view(list(row)) for row in rows]
 
 
-def _view(row: list[object]) -> ConflictView:
-    head, half = row[:4], (len(row) - 4) // 2
-    return ConflictView(*head, _read(row[4 : 4 + half]), _read(row[4 + half :]))  # type: ignore[arg-type]
+def _view(row: list[Any]) -> ConflictView:
+    kind, level, state_key, detail, *both = row
+    half = len(both) // 2
+    return ConflictView(kind, level, state_key, detail, _read(both[:half]), _read(both[half:]))
 
 
 _TEXT = 400
 
 
-def _read(values: list[object]) -> Side:
-    *values, said, episode_id, step, locator = values
-    texts = tuple(Said(item["role"], _cut(item["text"])) for item in said or ())  # type: ignore[attr-defined]
-    return Side(*values, texts, episode_id, step, locator)  # type: ignore[arg-type]
+def _read(values: list[Any]) -> Side:
+    count, mean, action, arguments, value, success, said, episode_id, step, locator = values
+    texts = tuple(Said(item["role"], _cut(item["text"])) for item in said or ())
+    return Side(count, mean, action, arguments, value, success, texts, episode_id, step, locator)
 
 
 def _cut(text: str | None) -> str:

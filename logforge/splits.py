@@ -150,7 +150,8 @@ def crossing(episodes: pl.DataFrame, splits: pl.DataFrame) -> pl.DataFrame:
     with duckdb.connect() as con:
         con.register("episodes", episodes)
         con.register("splits", splits)
-        return con.sql(_CROSSING).pl()
+        found: pl.DataFrame = con.sql(_CROSSING).pl()
+        return found
 
 
 _CROSSING = """
