@@ -46,12 +46,13 @@ def tables_page() -> str:
     )
     for table in TABLES.values():
         rows = "\n".join(f"| `{c.name}` | {c.type.replace('|', '/')} | {c.meaning} |" for c in table.columns)
-        parts.append(f"## {table.name}\n\nA row is {table.row}.\n\n| column | type | meaning |\n|---|---|---|\n{rows}\n")
+        parts.append(
+            f"## {table.name}\n\nA row is {table.row}.\n\n| column | type | meaning |\n|---|---|---|\n{rows}\n"
+        )
     return NOTE + "\n".join(parts)
 
 
 PAGES = {"cli.md": cli_page, "tables.md": tables_page}
-
 
 
 def stale() -> list[str]:

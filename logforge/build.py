@@ -26,7 +26,7 @@ from logforge.quality import validate
 from logforge.reduce import Pca, fit_pca
 from logforge.rewards import load_spec, score
 from logforge.schemas.episode import Episode
-from logforge.schemas.errors import CheckFailed, Problem
+from logforge.schemas.errors import CheckFailed, Problem, UsageError
 from logforge.schemas.manifest import EncoderRef, Manifest, SourceRef, Vocabulary
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.tables import QUARANTINE
@@ -76,7 +76,7 @@ def build_dataset(
     """
     config = config or BuildConfig()
     spec = reward if isinstance(reward, RewardSpec) else load_spec(reward)
-    encoder = make_encoder(config.encoder)
+    encoder, augmenters = make_encoder(config.encoder), _augmenters(config)
     logged = list(store.episodes())
     splits = assign_splits(_grouping_frame(logged), config.seed, config.fractions)
     split_of = dict(splits.select("episode_id", "split").iter_rows())
@@ -87,10 +87,12 @@ def build_dataset(
         raise CheckFailed(
             "no episode can be used", [Problem(f"{n} × {why}") for why, n in _reasons(left_out)]
         )
-    origins = _augmented(usable, split_of, config)
+    origins = _augmented(usable, split_of, augmenters, config.seed)
     augmented = [episode for episode, _ in origins.values()]
-    rewards = pl.concat([rewards, score(spec, tables_of(augmented))]) if augmented else rewards
-    kept = usable + augmented
+    if augmented:
+        rewards = pl.concat([rewards, score(spec, tables_of(augmented))])
+        left_out |= _left_out(augmented, rewards)
+    kept = usable + [episode for episode in augmented if episode.episode_id not in left_out]
     space = ActionSpace.build(_seen_actions(kept), vocabulary)
     members = _members(kept, split_of, origins, StateBuilder(config.state, space, config.text_size))
     rows = transition_rows(members, rewards, space, spec.gamma)
@@ -121,22 +123,27 @@ def _grouping_frame(episodes: Iterable[Episode]) -> pl.DataFrame:
 
 
 def _augmented(
-    episodes: list[Episode], split_of: Mapping[str, str], config: BuildConfig
+    episodes: list[Episode], split_of: Mapping[str, str], augmenters: list[Augmenter], seed: int
 ) -> dict[str, tuple[Episode, Origin]]:
     """The augmented copies of the train split's episodes, by their own id."""
     made: dict[str, tuple[Episode, Origin]] = {}
-    for augmenter in _augmenters(config):
+    for augmenter in augmenters:
         for episode in episodes:
             if split_of[episode.episode_id] != "train":
                 continue
-            result = augmenter.augment(episode, config.seed)
+            result = augmenter.augment(episode, seed)
             if result is not None:
-                origin = Origin(episode.episode_id, list(result.parents), augmenter.name, config.seed)
+                origin = Origin(episode.episode_id, list(result.parents), augmenter.name, seed)
                 made[result.episode.episode_id] = (result.episode, origin)
     return made
 
 
 def _augmenters(config: BuildConfig) -> list[Augmenter]:
+    if "tool_failure" in config.augment and not config.retryable:
+        raise UsageError(
+            "tool_failure lets only retryable tools fail, and none is named",
+            "name some with --retryable TOOL",
+        )
     options: dict[str, dict[str, Any]] = {"tool_failure": {"retryable": config.retryable}}
     return [make_augmenter(name, options.get(name, {})) for name in config.augment]
 

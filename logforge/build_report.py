@@ -87,7 +87,7 @@ class BuildReport:
             conflicts=dict(
                 Counter(f"{kind} ({level})" for kind, level in conflicts.select("kind", "level").iter_rows())
             ),
-            augmented=dict(Counter(origin.augmenter for _, origin in origins.values())),
+            augmented=dict(Counter(o.augmenter for i, (_, o) in origins.items() if i not in left_out)),
             augmenters=augmenters,
             left_out=dict(Counter(item.reason for item in left_out.values())),
             reward_terms=_terms(rows),

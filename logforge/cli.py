@@ -37,21 +37,24 @@ class Commands(click.Group):
         from logforge.config import default_map
 
         options = {
-            name: {str(option.name): None for option in command.params}
+            name: {parameter.opts[0].lstrip("-"): str(parameter.name) for parameter in command.params}
             for name, command in self.commands.items()
         }
         try:
             extra["default_map"] = default_map(Path.cwd(), options)
         except LogforgeError as error:
             _fail(error, "--json" in args)
-        return super().make_context(info_name, args, parent, **extra)
+        as_json = "--json" in args
+        context = super().make_context(info_name, args, parent, **extra)
+        context.obj = as_json
+        return context
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error of ours becomes a message and its exit code."""
         try:
             return super().invoke(ctx)
         except LogforgeError as error:
-            _fail(error, "--json" in sys.argv)
+            _fail(error, bool(ctx.obj))
 
 
 def _fail(error: LogforgeError, as_json: bool) -> None:

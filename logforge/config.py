@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,11 @@ def _read(path: Path) -> dict[str, Any]:
         raise SpecError([Problem(f"not valid TOML: {error}", str(path))]) from None
 
 
-def default_map(start: Path, options: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, Any]]:
-    """click's default_map: for each command, the values that the config file gives its options.
+def default_map(start: Path, options: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
+    """click's default_map: for each command, the values that the config file gives its parameters.
 
-    `options` maps each command to the options it has. Raises SpecError listing every unknown section and key.
+    `options` maps each command to its options (`text-size`) and those to the parameters they fill (`text_size`).
+    Raises SpecError listing every unknown section and key.
     """
     found = find_config(start)
     if found is None:
@@ -52,22 +53,21 @@ def default_map(start: Path, options: Mapping[str, Mapping[str, object]]) -> dic
         raise SpecError(problems)
     return {
         command: {
-            **{key: value for key, value in scalars.items() if key in known},
-            **{key.replace("-", "_"): value for key, value in sections.get(command, {}).items()},
+            known[key]: value
+            for key, value in {**scalars, **sections.get(command, {})}.items()
+            if key in known
         }
         for command, known in options.items()
     }
 
 
-def _unknown(
-    found: Mapping[str, object], valid: Mapping[str, object] | tuple[str, ...], path: Path, prefix: str
-) -> list[Problem]:
+def _unknown(found: Iterable[str], valid: Iterable[str], path: Path, prefix: str) -> list[Problem]:
+    names = list(valid)
     problems = []
     for key in found:
-        if key not in valid and key.replace("-", "_") not in valid:
-            near = difflib.get_close_matches(key, list(valid), n=1)
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            problems.append(
-                Problem(f"unknown key{hint} (valid: {', '.join(valid)})", str(path), field=prefix + key)
-            )
+            what = f"unknown key{hint} (valid: {', '.join(names)})"
+            problems.append(Problem(what, str(path), field=prefix + key))
     return problems

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import sqlglot
@@ -95,6 +96,7 @@ class Expression(NamedTuple):
     number: float | None
 
 
+@lru_cache(maxsize=512)
 def parse(text: str) -> Expression:
     """The safe expression of a text. Raises SpecError, listing everything in it that is not allowed."""
     try:
@@ -132,7 +134,7 @@ def _tree(text: str) -> Any:
 
 
 def _problems(tree: Any) -> Iterator[str]:
-    if any(_depth(node) > MAX_DEPTH for node in tree.walk()):
+    if _is_deep(tree):
         yield "nested too deeply"
         return
     strangers = [problem for node in tree.walk() for problem in _stranger(node)]
@@ -237,12 +239,11 @@ def _case_depth(node: Any) -> int:
     return depth
 
 
-def _depth(node: Any) -> int:
-    depth = 0
-    while node.parent is not None and depth <= MAX_DEPTH:
-        depth += not _chained(node)
-        node = node.parent
-    return depth
+def _is_deep(tree: Any) -> bool:
+    depths: dict[int, int] = {}
+    for node in tree.walk():  # parents come before their children
+        depths[id(node)] = depths.get(id(node.parent), 0) + (not _chained(node))
+    return max(depths.values()) > MAX_DEPTH
 
 
 def _chained(node: Any) -> bool:

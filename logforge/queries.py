@@ -12,7 +12,7 @@ import polars as pl
 
 from logforge import connectors
 from logforge.conflicts import ConflictView, render, sides
-from logforge.export import export
+from logforge.exporters import export
 from logforge.rewards import compile_query, load_spec
 from logforge.schemas.errors import UnknownName
 from logforge.store import Store
@@ -41,7 +41,7 @@ class Listing:
         flat = [
             pl.Series(
                 s.name,
-                [None if v is None else json.dumps(_plain(v), default=str) for v in s],
+                [None if v is None else json.dumps(_plain(v), default=str) for v in s.to_list()],
                 dtype=pl.String,
             )
             if s.dtype.is_nested()

@@ -95,7 +95,7 @@ def fit_pca(vectors: F32, size: int) -> Pca:
         raise UsageError(
             f"a PCA needs at least two texts, the train split has {rows}", "ingest more episodes"
         )
-    with threadpool_limits(1):
+    with threadpool_limits(1), np.errstate(invalid="ignore"):
         fitted = PCA(n_components=min(size, rows - 1, dim), svd_solver="full").fit(
             np.asarray(vectors, np.float32)
         )

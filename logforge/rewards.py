@@ -128,7 +128,8 @@ def _run(spec: RewardSpec, tables: Tables) -> pl.DataFrame:
     with _sandbox() as con:
         con.register("episodes", tables.episodes)
         con.register("steps", tables.steps)
-        return con.sql(compile_query(spec)).pl()
+        frame: pl.DataFrame = con.sql(compile_query(spec)).pl()
+        return frame
 
 
 def _sandbox() -> duckdb.DuckDBPyConnection:

@@ -18,36 +18,34 @@ from logforge.states import State, canonical_key, state_key
 
 REWARD_TERMS = pl.List(pl.Struct({"key": pl.String, "value": pl.Float64}))
 
-SCHEMA = pl.Schema(
-    {
-        "episode_id": pl.String,
-        "step": pl.Int32,
-        "split": pl.String,
-        "state_key": pl.String,
-        "state_key_canonical": pl.String,
-        "action": pl.String,
-        "action_id": pl.Int32,
-        "action_valid": pl.Boolean,
-        "reward": pl.Float64,
-        "reward_terms": REWARD_TERMS,
-        "return_to_go": pl.Float64,
-        "return_is_partial": pl.Boolean,
-        "terminal": pl.Boolean,
-        "timeout": pl.Boolean,
-        "weight": pl.Float64,
-        "success": pl.Boolean,
-        "source_kind": pl.String,
-        "policy_id": pl.String,
-        "propensity": pl.Float64,
-        "propensity_kind": pl.String,
-        "mask": pl.List(pl.Boolean),
-        "mask_kind": pl.String,
-        "locator": pl.String,
-        "parent_id": pl.String,
-        "augmenter": pl.String,
-        "augment_seed": pl.Int64,
-    }
-)
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "episode_id": pl.String,
+    "step": pl.Int32,
+    "split": pl.String,
+    "state_key": pl.String,
+    "state_key_canonical": pl.String,
+    "action": pl.String,
+    "action_id": pl.Int32,
+    "action_valid": pl.Boolean,
+    "reward": pl.Float64,
+    "reward_terms": REWARD_TERMS,
+    "return_to_go": pl.Float64,
+    "return_is_partial": pl.Boolean,
+    "terminal": pl.Boolean,
+    "timeout": pl.Boolean,
+    "weight": pl.Float64,
+    "success": pl.Boolean,
+    "source_kind": pl.String,
+    "policy_id": pl.String,
+    "propensity": pl.Float64,
+    "propensity_kind": pl.String,
+    "mask": pl.List(pl.Boolean),
+    "mask_kind": pl.String,
+    "locator": pl.String,
+    "parent_id": pl.String,
+    "augmenter": pl.String,
+    "augment_seed": pl.Int64,
+}
 """The columns of schemas.tables.TRANSITIONS, without `dataset`, as polars types."""
 
 
@@ -86,7 +84,7 @@ def transition_rows(
     )
     lengths = [len(member.episode.steps) for member in members]
     returns = returns_to_go(frame["reward"].to_numpy(), _offsets(lengths), gamma)
-    return frame.with_columns(return_to_go=pl.Series(returns)).select(SCHEMA.names())
+    return frame.with_columns(return_to_go=pl.Series(returns)).select(list(SCHEMA))
 
 
 def _offsets(lengths: Iterable[int]) -> npt.NDArray[np.int64]:
@@ -144,16 +142,18 @@ def split_arrays(
     masks = np.array(rows["mask"].to_list(), dtype=np.bool_).reshape(-1, space.vocabulary.size)
     lasts = np.maximum(offsets[1:] - 1, 0)
     success = rows["success"].cast(pl.Int8).fill_null(-1).to_numpy()
-    final = [
-        np.vstack([masks[a:b], masks[b - 1 : b]]) for a, b in pairwise(offsets)
-    ]
+    final = [np.vstack([masks[a:b], masks[b - 1 : b]]) for a, b in pairwise(offsets)]
     return SplitArrays(
         actions=rows["action_id"].to_numpy().astype(np.int32),
         rewards=rows["reward"].to_numpy().astype(np.float32),
         terminals=rows["terminal"].to_numpy().astype(np.bool_),
         timeouts=rows["timeout"].to_numpy().astype(np.bool_),
         returns=rows["return_to_go"].to_numpy().astype(np.float32),
-        propensities=rows["propensity"].fill_null(float("nan")).to_numpy().astype(np.float32),
+        # A probability too small for float32 is small, not zero.
+        propensities=np.maximum(
+            rows["propensity"].fill_null(float("nan")).to_numpy().astype(np.float32),
+            np.finfo(np.float32).tiny,
+        ),
         weights=rows["weight"].to_numpy().astype(np.float32),
         success=success[lasts].astype(np.int8) if len(lengths) else np.zeros(0, np.int8),
         episode_offsets=offsets,

@@ -12,6 +12,7 @@ from logforge.schemas.errors import Problem, SpecError
 
 MAX_BYTES = 1_000_000
 """No hand-written file is longer."""
+MAX_DEPTH = 20
 
 _TAGS = ("null", "bool", "int", "float", "str")
 
@@ -57,9 +58,9 @@ def _error(path: str | Path, what: str, line: int | None = None) -> SpecError:
 
 def _compose(text: str, path: str) -> yaml.Node | None:
     try:
-        aliases = list(_aliases(text, path))
-        if aliases:
-            raise SpecError(aliases)
+        problems = list(_traps(text, path))
+        if problems:
+            raise SpecError(problems)
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -68,17 +69,19 @@ def _compose(text: str, path: str) -> yaml.Node | None:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise _error(path, f"not valid YAML: character {error.character!r} is not allowed", line) from None
-    except RecursionError:
-        raise _error(path, "not valid YAML: nested too deeply") from None
 
 
-def _aliases(text: str, path: str) -> Iterator[Problem]:
-    """Aliases are refused as such: they can make a short file endless, and no spec needs one."""
+def _traps(text: str, path: str) -> Iterator[Problem]:
+    """Aliases can make a short file endless and no spec needs one; deep nesting would exhaust the composer."""
+    depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1 if event.start_mark else None
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            yield Problem("nested too deeply", path, line)
+            return
         if isinstance(event, yaml.AliasEvent):
-            yield Problem(
-                f"alias *{event.anchor} is not accepted: write the value out", path, event.start_mark.line + 1
-            )
+            yield Problem(f"alias *{event.anchor} is not accepted: write the value out", path, line)
 
 
 class _Walk:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import xxhash
 from pydantic import (
@@ -185,7 +185,7 @@ def _fault(item: Mapping[str, Any]) -> Fault:
         model = RewardSpec if len(place) == 1 else Term
         return Fault(str(UnknownName("key", place[-1], list(model.model_fields))), field)
     if kind == "literal_error":
-        return Fault(str(UnknownName(place[-1], str(item["input"]), At.__args__)), field)
+        return Fault(str(UnknownName(place[-1], str(item["input"]), get_args(At))), field)
     if kind == "string_pattern_mismatch":
         return Fault("a term's name is lower-case letters, digits and _, beginning with a letter", field)
     if kind == "missing":

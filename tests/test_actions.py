@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from logforge.actions import ActionSpace
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UnknownName
@@ -73,7 +74,13 @@ NAMES = st.sampled_from(["respond", "clarify", "<invalid>", "a", "b", "c"])
 STEPS = st.lists(st.tuples(NAMES, st.sampled_from(["tool", "respond"]), st.booleans()), max_size=4)
 
 
-@given(st.lists(st.tuples(st.sampled_from("xy"), st.none() | st.lists(NAMES, max_size=3), STEPS), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("xy"), st.none() | st.lists(NAMES, max_size=3), STEPS),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_no_mask_ever_allows_the_invalid_action_and_the_order_of_episodes_does_not_matter(rows: Any) -> None:
     space = ActionSpace.build(rows)
     assert ActionSpace.build(rows[::-1]) == space

@@ -9,12 +9,13 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+
 from logforge import build as module
 from logforge.build import BuildConfig, build_dataset, earlier_vocabulary
 from logforge.encoders import embed, make_encoder
 from logforge.ingestion import ingest
 from logforge.reduce import Pca, fit_pca
-from logforge.schemas.errors import CheckFailed, SpecError
+from logforge.schemas.errors import CheckFailed, SpecError, UsageError
 from logforge.shards import load_shards
 from logforge.store import Store
 
@@ -23,7 +24,7 @@ gamma: 0.9
 terms:
   success: {when: success, value: 10, at: terminal}
   step_cost: {value: -0.1}
-  tool_error: {when: "result_status = 'error'", value: -1}
+  tool_error: {when: "result_status in ('error', 'timeout')", value: -1}
 """
 HASHING = BuildConfig(encoder="hashing", text_size=8)
 
@@ -32,16 +33,20 @@ HASHING = BuildConfig(encoder="hashing", text_size=8)
 def logs(tmp_path, conversation, write_jsonl):
     """Forty episodes in four files: two tools, failures, unlabelled ones, a truncated one, one without a decision."""
     rows = [
-        conversation(f"item {n}", "lookup" if n % 3 else "search", "Error: not found" if n % 4 == 0 else f"result {n}")
+        conversation(
+            f"item {n}", "lookup" if n % 3 else "search", "Error: not found" if n % 4 == 0 else f"result {n}"
+        )
         for n in range(36)
     ]
     for n, row in enumerate(rows):
         row["success"] = n % 4 != 0
     rows.append(conversation("unlabelled", success=None))
     cut = conversation("cut")
-    cut["messages"] = cut["messages"][:2]
+    cut["messages"], cut["success"] = cut["messages"][:2], None
     rows.append(cut)
-    rows.append({"id": "silent", "success": False, "messages": [{"role": "user", "content": "anyone there?"}]})
+    rows.append(
+        {"id": "silent", "success": False, "messages": [{"role": "user", "content": "anyone there?"}]}
+    )
     for start in range(4):
         write_jsonl(tmp_path / "logs" / f"{start}.jsonl", rows[start::4])
     (tmp_path / "reward.yaml").write_text(SPEC)
@@ -52,19 +57,25 @@ def build(tmp_path, logs, name="d", config=HASHING, files=None, workers=None, **
     with Store(tmp_path / f"{name}.duckdb") as store:
         for file in files or [logs]:
             ingest(store, [file], workers=workers)
-        report = build_dataset(store, tmp_path / "reward.yaml", name="d", out=tmp_path / name, config=config, **more)
+        report = build_dataset(
+            store, tmp_path / "reward.yaml", name="d", out=tmp_path / name, config=config, **more
+        )
         rows = store.con.sql("SELECT * FROM transitions ORDER BY episode_id, step").pl()
     return report, rows
 
 
 def digest(folder):
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
+    }
 
 
 def test_the_same_logs_give_the_same_bytes_in_any_order_and_with_any_workers(tmp_path, logs):
     files = sorted(logs.iterdir())
-    config = BuildConfig(encoder="hashing", text_size=8, augment=("paraphrase", "tool_failure"), retryable=("lookup",))
+    config = BuildConfig(
+        encoder="hashing", text_size=8, augment=("paraphrase", "tool_failure"), retryable=("lookup",)
+    )
     ways = [({}, 1), ({"files": files[::-1]}, 1), ({}, 2)]
     results = []
     for number, (more, workers) in enumerate(ways):
@@ -81,7 +92,10 @@ def test_what_cannot_be_learnt_from_is_left_out_with_its_reason(tmp_path, logs):
     assert any("decides nothing" in reason for reason in report.left_out)
     with Store(tmp_path / "d.duckdb", read_only=True) as store:
         found = store.con.sql("SELECT level, dataset, rule, locator FROM quarantine ORDER BY rule").fetchall()
-    assert [row[:3] for row in found] == [("transition", "d", "no_decision"), ("transition", "d", "null_reward")]
+    assert [row[:3] for row in found] == [
+        ("transition", "d", "no_decision"),
+        ("transition", "d", "null_reward"),
+    ]
     assert all("logs/" in row[3] for row in found)
     assert rows["episode_id"].n_unique() == 37
 
@@ -106,30 +120,50 @@ def test_pca_is_fitted_on_the_train_split_alone(tmp_path, logs):
     saved = Pca.load(tmp_path / "d" / "d" / "encoder" / "pca.npz")
     with Store(tmp_path / "d.duckdb") as store:
         said = {
-            split: {row[0] for row in store.con.sql(
-                "SELECT DISTINCT content FROM messages JOIN splits USING (episode_id) WHERE content IS NOT NULL "
-                f"AND episode_id IN (SELECT episode_id FROM transitions) {condition}"
-            ).fetchall()}
+            split: {
+                row[0]
+                for row in store.con.sql(
+                    "SELECT DISTINCT content FROM messages JOIN splits USING (episode_id) WHERE content IS NOT NULL "
+                    f"AND episode_id IN (SELECT episode_id FROM transitions) {condition}"
+                ).fetchall()
+            }
             for split, condition in (("train", "AND split = 'train'"), ("all", ""))
         }
         encoder = make_encoder("hashing")
-        fitted = {split: fit_pca(embed(store.con, encoder, texts).select(texts), 8) for split, texts in said.items()}
+        fitted = {
+            split: fit_pca(embed(store.con, encoder, texts).select(texts), 8) for split, texts in said.items()
+        }
     np.testing.assert_array_equal(saved.mean, fitted["train"].mean)
     assert not np.array_equal(saved.mean, fitted["all"].mean)
 
 
 def test_augmented_rows_live_in_train_alone_and_name_their_parent(tmp_path, logs):
-    config = BuildConfig(encoder="hashing", text_size=8, seed=3, augment=("paraphrase", "tool_failure"), retryable=("lookup",))
+    config = BuildConfig(
+        encoder="hashing", text_size=8, seed=3, augment=("paraphrase", "tool_failure"), retryable=("lookup",)
+    )
     report, rows = build(tmp_path, logs, config=config)
     made = rows.filter(pl.col("parent_id").is_not_null())
     assert set(report.augmented) == {"paraphrase", "tool_failure"}
     assert set(made["split"]) == {"train"}
     assert set(made["augment_seed"]) == {3}
-    logged = set(zip(*rows.filter(pl.col("parent_id").is_null()).select("episode_id", "step").to_dict(as_series=False).values(), strict=True))
+    logged = set(
+        zip(
+            *rows.filter(pl.col("parent_id").is_null())
+            .select("episode_id", "step")
+            .to_dict(as_series=False)
+            .values(),
+            strict=True,
+        )
+    )
     for parent in made["parent_id"]:
         episode, _, step = parent.partition("/")
         assert (episode, int(step)) in logged
-    failing = made.filter(pl.col("augmenter") == "tool_failure").group_by("parent_id").agg("action", "reward").filter(pl.col("action").list.len() == 2)
+    failing = (
+        made.filter(pl.col("augmenter") == "tool_failure")
+        .group_by("parent_id")
+        .agg("action", "reward")
+        .filter(pl.col("action").list.len() == 2)
+    )
     assert failing.height > 0, "each failure row has its retry"
     for actions, paid in failing.select("action", "reward").iter_rows():
         assert actions == ["lookup", "lookup"]
@@ -137,7 +171,10 @@ def test_augmented_rows_live_in_train_alone_and_name_their_parent(tmp_path, logs
 
 
 def test_groups_stay_on_one_side(tmp_path, conversation, write_jsonl):
-    rows = [conversation(f"{task}", result=f"trial {trial}", trial=trial) for task, trial in itertools.product(range(12), range(3))]
+    rows = [
+        conversation(f"{task}", result=f"trial {trial}", trial=trial)
+        for task, trial in itertools.product(range(12), range(3))
+    ]
     logs = write_jsonl(tmp_path / "logs" / "a.jsonl", rows)
     (tmp_path / "reward.yaml").write_text(SPEC)
     build(tmp_path, logs.parent)
@@ -159,7 +196,7 @@ def test_a_rebuild_replaces_and_another_name_stands_beside(tmp_path, logs):
         counts = dict(store.con.sql("SELECT dataset, count(*) FROM transitions GROUP BY 1").fetchall())
         assert counts["a"] == counts["b"]
         assert store.con.sql("SELECT DISTINCT dataset FROM transitions_latest").fetchall() == [("a",)]
-        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "b"]
+        assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == ["a", "b"]
 
 
 def test_a_build_that_fails_leaves_the_earlier_one(tmp_path, logs, monkeypatch):
@@ -173,8 +210,17 @@ def test_a_build_that_fails_leaves_the_earlier_one(tmp_path, logs, monkeypatch):
 
         monkeypatch.setattr(module, "write_dataset", full_disk)
         with pytest.raises(OSError, match="No space"):
-            build_dataset(store, tmp_path / "reward.yaml", name="a", out=tmp_path / "out", config=BuildConfig(encoder="hashing", seed=9))
-        assert (digest(tmp_path / "out"), store.con.sql("SELECT * FROM transitions ORDER BY ALL").fetchall()) == before
+            build_dataset(
+                store,
+                tmp_path / "reward.yaml",
+                name="a",
+                out=tmp_path / "out",
+                config=BuildConfig(encoder="hashing", seed=9),
+            )
+        assert (
+            digest(tmp_path / "out"),
+            store.con.sql("SELECT * FROM transitions ORDER BY ALL").fetchall(),
+        ) == before
 
 
 def test_an_earlier_vocabulary_keeps_its_ids(tmp_path, logs, conversation, write_jsonl):
@@ -193,7 +239,9 @@ def test_a_hallucinated_tool_is_kept_as_an_invalid_action(tmp_path, logs, conver
     tools = [{"type": "function", "function": {"name": "lookup"}}]
     write_jsonl(tmp_path / "logs" / "h.jsonl", [conversation("h", "imagined", tools=tools)])
     _, rows = build(tmp_path, logs)
-    ((valid, action_id, kind),) = rows.filter(pl.col("action") == "imagined").select("action_valid", "action_id", "mask_kind").rows()
+    ((valid, action_id, kind),) = (
+        rows.filter(pl.col("action") == "imagined").select("action_valid", "action_id", "mask_kind").rows()
+    )
     vocabulary = load_shards(tmp_path / "d" / "d", "train").manifest.vocabulary
     assert (valid, action_id, kind) == (False, vocabulary.invalid, "logged")
     assert "imagined" not in vocabulary.actions
@@ -216,3 +264,26 @@ def test_the_manifest_names_what_it_was_made_of(tmp_path, logs):
     assert manifest["gamma"] == 0.9
     assert manifest["encoder"]["name"] == "hashing"
     assert str(tmp_path) not in json.dumps(manifest)
+
+
+def test_a_twin_whose_reward_is_unknown_is_left_out_and_counted(tmp_path, logs):
+    """An injected failure carries no logged reward: a spec that needs one cannot pay it."""
+    (tmp_path / "reward.yaml").write_text("gamma: 1\nterms:\n  logged: {value: logged_reward}\n")
+    config = BuildConfig(encoder="hashing", text_size=8, augment=("tool_failure",), retryable=("lookup",))
+    with Store(tmp_path / "s.duckdb") as store:
+        ingest(store, [logs])
+        store.con.execute("UPDATE steps SET logged_reward = 1")
+        report = build_dataset(store, tmp_path / "reward.yaml", out=tmp_path / "out", config=config)
+    assert report.augmented == {}
+    assert next(count for reason, count in report.left_out.items() if "logged_reward" in reason) > 5
+
+
+def test_options_are_checked_before_any_work(store, tmp_path):
+    (tmp_path / "reward.yaml").write_text(SPEC)
+    for config, error in (
+        (BuildConfig(encoder="hashing", augment=("tool_failure",)), "--retryable"),
+        (BuildConfig(encoder="hashing", augment=("nonsense",)), "valid: "),
+        (BuildConfig(encoder="nonsense"), "nonsense"),
+    ):
+        with pytest.raises(UsageError, match=error):
+            build_dataset(store, tmp_path / "reward.yaml", out=tmp_path, config=config)

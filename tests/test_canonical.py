@@ -23,7 +23,10 @@ from logforge.canonical import mask_volatile
         ("code AB-12-C, phone 555-123-4567", "code <id>, phone <id>"),
         ("write to mia.li+x@example.co.uk now", "write to <email> now"),
         ("see https://api.example.com/users/mia?x=1 there", "see https://api.example.com/<url> there"),
-        ("see http://10.0.0.1:80/a and https://example.com", "see http://<host>/<url> and https://example.com"),
+        (
+            "see http://10.0.0.1:80/a and https://example.com",
+            "see http://<host>/<url> and https://example.com",
+        ),
         ("Thank you, Mia. I am Mia Li", "Thank you, <name>. I am <name>"),
         ("from New York to Seattle", "from <name> to <name>"),
         ("Please help. The API is JSON", "Please help. The API is JSON"),
@@ -37,14 +40,16 @@ def test_each_kind_has_its_placeholder(text: str, masked: str) -> None:
 
 
 PIECES = st.sampled_from(
-    "a Bob Mia-Li May March 5 12 2024 2024-05-01 10:30 AM 5th of <num> <url> <host> <name> < > https:// http://x.com / ? # @ . , - _ "
-    'call_ABCDEFGH A-1 B é Éa 0x 1.5 , name":"'.split(" ")
-    + [" ", "\n", '"', "name: ", 'name": "', "12345678-1234-1234-1234-123456789012", "x" * 30]
+    [
+        *"a Bob Mia-Li May March 5 12 2024 2024-05-01 10:30 AM 5th of <num> <url> <host> <name> < > https:// http://x.com".split(),
+        *"/ ? # @ . , - _ call_ABCDEFGH A-1 B é Éa 0x 1.5 name:".split(),
+        *(" ", "\n", '"', 'name": "', 'name":"', "12345678-1234-1234-1234-123456789012", "x" * 30),
+    ]
 )
 
 
 @given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=14).map("".join)))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_masking_twice_changes_nothing(text: str) -> None:
     once = mask_volatile(text)
     assert mask_volatile(once) == once
@@ -58,7 +63,9 @@ def test_texts_that_differ_in_numbers_and_ids_are_the_same_masked(a: int, b: int
     assert mask_volatile(text(a)) == mask_volatile(text(b))
 
 
-@pytest.mark.parametrize("piece", ["a", "1.", "A-", "a.", "Aa ", "-", "1,", "x@", "https://", "0123456789abcdef", "call_"])
+@pytest.mark.parametrize(
+    "piece", ["a", "1.", "A-", "a.", "Aa ", "-", "1,", "x@", "https://", "0123456789abcdef", "call_"]
+)
 def test_long_runs_take_linear_time(piece: str) -> None:
     text = piece * (100_000 // len(piece))
     start = time.process_time()

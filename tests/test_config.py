@@ -6,17 +6,23 @@ import json
 
 import pytest
 from click.testing import CliRunner
+
 from logforge.cli import main
 from logforge.config import default_map
 from logforge.schemas.errors import SpecError
 
-OPTIONS = {"ingest": {"store": None, "workers": None}, "build-dataset": {"store": None, "text_size": None}}
+OPTIONS = {
+    "ingest": {"store": "store", "workers": "workers"},
+    "build-dataset": {"store": "store", "text-size": "text_size"},
+}
 
 
 def test_the_nearest_file_wins_and_both_places_mean_the_same(tmp_path):
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
-    (tmp_path / "pyproject.toml").write_text('[tool.logforge]\nstore = "outer.duckdb"\n[tool.logforge.build-dataset]\ntext-size = 8\n')
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.logforge]\nstore = "outer.duckdb"\n[tool.logforge.build-dataset]\ntext-size = 8\n'
+    )
     assert default_map(inner, OPTIONS) == {
         "ingest": {"store": "outer.duckdb"},
         "build-dataset": {"store": "outer.duckdb", "text_size": 8},

@@ -6,6 +6,7 @@ a store and a dataset `default`. YAML, TOML and JSON blocks are parsed; `text` b
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
 from conftest import ROOT, SAMPLES
 from logforge.cli import main
 from logforge.rewards import parse_spec
@@ -36,15 +38,28 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     shutil.copytree(SAMPLES, folder / "sample_logs")
     shutil.copy(SAMPLES / "reward.yaml", folder / "reward.yaml")
-    run("logforge ingest sample_logs && logforge build-dataset --reward reward.yaml --encoder hashing "
-        "--augment paraphrase --augment tool_failure --retryable get_user_details", folder)
+    run(
+        "logforge ingest sample_logs && logforge build-dataset --reward reward.yaml --encoder hashing "
+        "--augment paraphrase --augment tool_failure --retryable get_user_details",
+        folder,
+    )
     return folder
+
+
+def joined(found):
+    """Python blocks that follow one another share their names."""
+    for python, group in itertools.groupby(found, key=lambda block: block[0] == "python"):
+        yield from [("python", "\n".join(text for _, text in group))] if python else group
 
 
 def run(script, folder):
     env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, f"{script}\n--- stdout\n{done.stdout[-2000:]}\n--- stderr\n{done.stderr[-3000:]}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, (
+        f"{script}\n--- stdout\n{done.stdout[-2000:]}\n--- stderr\n{done.stderr[-3000:]}"
+    )
     return done.stdout
 
 
@@ -64,7 +79,7 @@ def make_targets(text):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_runs(page, project, tmp_path):
     script = ""
-    for language, text in blocks(page):
+    for language, text in joined(blocks(page)):
         if language in ("bash", "sql", "python"):
             script += as_script(language, text)
             for target in make_targets(text):
@@ -87,13 +102,17 @@ def test_there_are_ten_queries_and_each_gives_rows(project):
     queries = [text for language, text in blocks(ROOT / "docs" / "sql.md") if language == "sql"]
     assert len(queries) >= 10
     for query in queries:
-        result = CliRunner().invoke(main, ["sql", query, "--json", "--store", str(project / "logforge.duckdb")])
+        result = CliRunner().invoke(
+            main, ["sql", query, "--json", "--store", str(project / "logforge.duckdb")]
+        )
         assert result.exit_code == 0, result.stderr
         assert json.loads(result.stdout)["rows"], query
 
 
 def test_generated_pages_are_up_to_date():
-    done = subprocess.run([sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 

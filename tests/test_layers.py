@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from conftest import ROOT
 
 MAY_IMPORT = {
@@ -51,7 +52,9 @@ def test_only_the_named_modules_write_to_disk():
     writers = {"store", "shards", "atomic", "exporters", "training", "policy", "reduce", "project"}
     for path in (ROOT / "logforge").glob("*.py"):
         text = path.read_text("utf-8")
-        if any(mark in text for mark in ("write_text(", "write_bytes(", '"wb"', '"w"', "mkdir(", "os.replace")):
+        if any(
+            mark in text for mark in ("write_text(", "write_bytes(", '"wb"', '"w"', "mkdir(", "os.replace")
+        ):
             assert path.stem in writers, path.name
 
 

@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from logforge.schemas.errors import UsageError
 def recursion(rewards, offsets, gamma):
     """G_t = r_t + γ G_{t+1}, step by step."""
     returns = [0.0] * len(rewards)
-    for start, stop in zip(offsets[:-1], offsets[1:], strict=True):
+    for start, stop in pairwise(offsets):
         following = 0.0
         for row in range(stop - 1, start - 1, -1):
             following = float(rewards[row]) + gamma * following

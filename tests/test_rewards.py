@@ -184,7 +184,7 @@ def by_hand(one):
 EXAMPLE = parse_spec(TAU)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(random_episodes())
 def test_every_term_is_what_its_words_say(made):
     frame = score(EXAMPLE, tables_of(made))
@@ -196,7 +196,7 @@ def test_every_term_is_what_its_words_say(made):
 awkward = st.floats(-1e9, 1e9, allow_nan=False).filter(lambda x: abs(x) > 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(awkward, min_size=1, max_size=6), st.sets(st.integers(0, 5)))
 def test_the_reward_is_the_exact_sum_of_its_terms_from_the_left(numbers, optional):
     terms = [
@@ -393,7 +393,11 @@ def test_an_untyped_error_and_an_unlogged_answer_are_missing():
 def test_sql_does_not_hide_a_missing_value(expression):
     frame = score(spec_of(f"a: {{value: '{expression}'}}"), tables_of([episode("e", [step(0)])]))
     assert frame["reward"].to_list() == [None]
-    assert frame["null_reason"][0].startswith("a: missing s")
+    assert frame["null_reason"][0] in (
+        "a: missing score",
+        "a: missing success",
+        "a: missing latency_s, score",
+    )
 
 
 def test_a_missing_value_can_be_handled_on_purpose():
@@ -623,7 +627,7 @@ def test_refuses_what_is_no_plain_expression(expression, word):
 
 @pytest.mark.parametrize(
     "expression",
-    ["(" * 900 + "1" + ")" * 900, "not " * 400 + "success", "- " * 1500 + "1", "1 + " * 99_999 + "1"],
+    ["(" * 900 + "1" + ")" * 900, "not " * 400 + "success", "- " * 1500 + "1", "1 + " * 9_999 + "1"],
 )
 def test_refuses_what_would_exhaust_the_parser(expression):
     assert refusal(expression, "value") == "nested too deeply"
@@ -737,31 +741,40 @@ def test_tables_without_their_columns_are_a_mismatch():
 
 # -- canonical expressions ------------------------------------------------------------------------------------------
 
-numbers = st.deferred(
-    lambda: st.one_of(
-        st.sampled_from(["step", "n_steps", "repeats", "2", "0.5", "3"]),
-        st.tuples(numbers, st.sampled_from(["+", "-", "*"]), numbers).map(" ".join),
-        numbers.map("(- {})".format),
-        numbers.map("({})".format),
-        numbers.map("abs({})".format),
-        st.tuples(truths, numbers, numbers).map(lambda t: "(case when {} then {} else {} end)".format(*t)),
-        st.tuples(numbers, numbers).map(lambda t: "least({}, {})".format(*t)),
-    )
+NUMBERS = st.sampled_from(["step", "n_steps", "repeats", "2", "0.5", "3"])
+TRUTHS = st.sampled_from(
+    ["is_last", "success", "action = 'search'", "action in ('a', 'b')", "action like 's%'"]
 )
-truths = st.deferred(
-    lambda: st.one_of(
-        st.sampled_from(
-            ["is_last", "success", "action = 'search'", "action in ('a', 'b')", "action like 's%'"]
-        ),
-        st.tuples(numbers, st.sampled_from(["<", "<=", "=", "<>"]), numbers).map(
-            lambda t: "(({}) {} ({}))".format(*t)
-        ),
-        st.tuples(truths, st.sampled_from(["and", "or"]), truths).map(" ".join),
-        truths.map("(not {})".format),
-        truths.map("({})".format),
-        st.tuples(numbers, numbers, numbers).map(lambda t: "(({}) between ({}) and ({}))".format(*t)),
+
+
+def expression_texts(depth):
+    """Texts of numbers and of truth values, in which only some operators have parentheses."""
+    if depth == 0:
+        return NUMBERS, TRUTHS
+    number, truth = expression_texts(depth - 1)
+    numbers = st.one_of(
+        number,
+        st.tuples(number, st.sampled_from(["+", "-", "*"]), number).map(" ".join),
+        number.map("(- {})".format),
+        number.map("({})".format),
+        number.map("abs({})".format),
+        st.tuples(truth, number, number).map(lambda t: "(case when {} then {} else {} end)".format(*t)),
+        st.tuples(number, number).map(lambda t: "least({}, {})".format(*t)),
     )
-)
+    truths = st.one_of(
+        truth,
+        st.tuples(number, st.sampled_from(["<", "<=", "=", "<>"]), number).map(
+            lambda t: "({} {} {})".format(*t)
+        ),
+        st.tuples(truth, st.sampled_from(["and", "or"]), truth).map(" ".join),
+        truth.map("(not {})".format),
+        truth.map("({})".format),
+        st.tuples(number, number, number).map(lambda t: "({} between {} and {})".format(*t)),
+    )
+    return numbers, truths
+
+
+expression_text = st.one_of(*expression_texts(4))
 
 
 @pytest.fixture(scope="module")
@@ -775,14 +788,10 @@ def inputs():
         yield con
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.one_of(numbers, truths).filter(lambda text: len(text) < 400))
+@settings(max_examples=100, deadline=None)
+@given(text=expression_text)
 def test_the_canonical_expression_means_what_the_text_means(inputs, text):
-    try:
-        canonical = expressions.parse(text)
-    except SpecError as error:
-        assert str(error) in ("CASE nests deeper than 5", "nested too deeply")
-        return
+    canonical = expressions.parse(text)
     rows = inputs.sql(
         f"SELECT {text}, {canonical.text}, {canonical.sql} FROM inputs ORDER BY step"
     ).fetchall()
@@ -791,12 +800,9 @@ def test_the_canonical_expression_means_what_the_text_means(inputs, text):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.one_of(numbers, truths).filter(lambda text: len(text) < 300))
+@given(expression_text)
 def test_canonical_text_is_a_fixed_point_free_of_spelling(text):
-    try:
-        canonical = expressions.parse(text)
-    except SpecError:
-        return
+    canonical = expressions.parse(text)
     assert expressions.parse(canonical.text) == canonical
     assert expressions.parse(f" ( {text} ) /* why */") == canonical
 
@@ -912,7 +918,7 @@ def test_words_of_a_later_language_are_refused(word):
         ("gamma: 1\n\tterms: 2\n", 2, "not valid YAML"),
         ("gamma: 1\n---\ngamma: 2\n", 2, "not valid YAML: expected a single document"),
         ("gamma: 1\nx: \x00\n", 2, "is not allowed"),
-        ("a: " + "[" * 5000 + "]" * 5000, None, "nested too deeply"),
+        ("a: " + "[" * 100_000, 1, "nested too deeply"),
         ("gamma: 1\nterms:\n  a: {value: " + "9" * 5000 + "}\n", 3, "is no valid int"),
     ],
 )  # fmt: skip

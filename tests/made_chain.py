@@ -1,0 +1,110 @@
+"""The chain MDP of the docs: six cells, two moves, +10 at the far end, −0.1 a step; optimal is always forward."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from logforge.arrays import SplitArrays
+from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
+from logforge.shards import write_dataset
+
+VOCABULARY = Vocabulary.build(["back", "forward", "offline"])
+BACK, FORWARD, OFFLINE = (VOCABULARY.id(name) for name in ("back", "forward", "offline"))
+CELLS, GAMMA = 6, 0.99
+STEP, GOAL = -0.1, 10.0
+
+
+def walk(
+    episodes: int, forward: float, seed: int = 0, *, limit: int = 60, never_ends: bool = False
+) -> SplitArrays:
+    """Episodes of an agent that goes forward with this chance; after `limit` steps the log is cut off.
+
+    With `never_ends` every end is logged as a cut, even that at the goal.
+    """
+    rng = np.random.default_rng(seed)
+    cells, actions, lengths, successes = [], [], [], []
+    for _ in range(episodes):
+        cell, steps = 0, 0
+        while cell < CELLS - 1 and steps < limit:
+            cells.append(cell)
+            ahead = rng.random() < forward
+            actions.append(FORWARD if ahead else BACK)
+            cell, steps = (cell + 1 if ahead else max(cell - 1, 0)), steps + 1
+        cells.append(cell)
+        lengths.append(steps)
+        successes.append(cell == CELLS - 1)
+    return _arrays(cells, actions, lengths, successes, never_ends)
+
+
+def _arrays(cells, actions, lengths, successes, never_ends) -> SplitArrays:
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    steps, count = len(actions), len(lengths)
+    last = np.zeros(steps, bool)
+    last[offsets[1:] - 1] = True
+    reached = np.repeat(successes, lengths)
+    rewards = np.where(last & reached, STEP + GOAL, STEP).astype(np.float32)
+    masks = np.zeros((steps + count, VOCABULARY.size), bool)
+    masks[:, [BACK, FORWARD]] = True
+    truly = last & reached & (not never_ends)
+    return SplitArrays(
+        actions=np.array(actions, np.int32),
+        rewards=rewards,
+        terminals=truly,
+        timeouts=last & ~truly,
+        returns=returns_to_go(rewards, offsets),
+        propensities=np.full(steps, np.nan, np.float32),
+        weights=np.ones(steps, np.float32),
+        success=np.array(successes, np.int8),
+        episode_offsets=offsets,
+        observations=np.eye(CELLS, dtype=np.float32)[cells],
+        masks=masks,
+        observation_offsets=offsets + np.arange(count + 1),
+    )
+
+
+def returns_to_go(rewards, offsets) -> np.ndarray:
+    """Plain loops: the test's own arithmetic."""
+    returns = np.zeros(len(rewards))
+    for start, stop in pairwise(offsets):
+        total = 0.0
+        for step in range(stop - 1, start - 1, -1):
+            total = returns[step] = rewards[step] + GAMMA * total
+    return returns.astype(np.float32)
+
+
+def true_value(forward: float, gamma: float = GAMMA) -> float:
+    """The value of the first cell under a policy that goes forward with this chance: the linear equations, solved."""
+    system, rewards = np.eye(CELLS), np.zeros(CELLS)
+    for cell in range(CELLS - 1):
+        ahead, behind = cell + 1, max(cell - 1, 0)
+        rewards[cell] = STEP + (forward * GOAL if ahead == CELLS - 1 else 0)
+        if ahead < CELLS - 1:
+            system[cell, ahead] -= gamma * forward
+        system[cell, behind] -= gamma * (1 - forward)
+    return float(np.linalg.solve(system, rewards)[0])
+
+
+def manifest(**changes) -> Manifest:
+    """The manifest of a chain dataset, before it is sealed."""
+    fields = {
+        "dataset": "chain",
+        "actions": VOCABULARY.actions,
+        "layout": (FeatureSlice("cell", 0, CELLS, "where the agent is"),),
+        "observation_size": CELLS,
+        "gamma": GAMMA,
+        "spec_hash": "5bec",
+        "config": {"window": 10},
+    }
+    return Manifest(**{**fields, **changes})
+
+
+def write_chain(
+    folder: Path, train: SplitArrays, validation: SplitArrays, test: SplitArrays, **changes
+) -> Path:
+    """A chain dataset on disk."""
+    splits = {"train": train, "validation": validation, "test": test}
+    write_dataset(folder, splits, manifest(**changes))
+    return folder

