@@ -103,10 +103,10 @@ def build_dataset(
     folder = Path(out) / name
     with store.transaction():
         _replace(store, name, rows, splits, conflicts, left_out)
-        sealed = write_dataset(folder, arrays, manifest, {"encoder/pca.npz": pca.to_bytes()})
+        sealed = write_dataset(folder, arrays, manifest, _serving_files(pca, space))
         _record(store, name, sealed, folder, config)
     formats = {episode.episode_id: episode.format for episode in kept}
-    return BuildReport.of(sealed, folder, rows, conflicts, left_out, origins, formats, config.augment)
+    return BuildReport.of(sealed, folder, rows, conflicts, left_out, origins, formats, config.augment, encoder.truncated)
 
 
 def earlier_vocabulary(folder: str | Path | None) -> Vocabulary | None:
@@ -277,11 +277,19 @@ def _manifest(
         sources=tuple(
             {SourceRef(sha256, form) for identifier, sha256, form in sources if identifier in used}
         ),
-        encoder=EncoderRef(encoder.name, encoder.revision, encoder.dim, pca.size),
+        encoder=EncoderRef(encoder.name, encoder.revision, pca.dim, pca.size),
         mask_kinds=dict(rows.group_by("mask_kind").len().iter_rows()),
         seed=config.seed,
         packages={package: found for package in PACKAGES if (found := _version(package))},
     )
+
+
+def _serving_files(pca: Pca, space: ActionSpace) -> dict[str, bytes]:
+    """What serving needs besides the manifest to build the same states: the reduction, and the tools of each format."""
+    return {
+        "encoder/pca.npz": pca.to_bytes(),
+        "actions.json": (json.dumps(space.to_dict(), indent=2, sort_keys=True) + "\n").encode(),
+    }
 
 
 def _version(package: str) -> str | None:

@@ -52,6 +52,7 @@ class BuildReport:
     augmenters: tuple[str, ...]
     left_out: dict[str, int]
     reward_terms: list[dict[str, Any]]
+    truncated: int
 
     @classmethod
     def of(
@@ -64,6 +65,7 @@ class BuildReport:
         origins: Mapping[str, tuple[Episode, Origin]],
         formats: Mapping[str, str],
         augmenters: tuple[str, ...],
+        truncated: int,
     ) -> BuildReport:
         """The report of a finished build. `formats` maps episode ids to formats."""
         return cls(
@@ -91,6 +93,7 @@ class BuildReport:
             augmenters=augmenters,
             left_out=dict(Counter(item.reason for item in left_out.values())),
             reward_terms=_terms(rows),
+            truncated=truncated,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -117,6 +120,8 @@ class BuildReport:
             table(("reward term", "fires", "sum"), [list(r.values()) for r in self.reward_terms]),
             "",
         ]
+        if self.truncated:
+            lines.append(f"{self.truncated} texts encoded in this run were longer than the encoder reads, and were cut")
         for name in self.augmenters:
             lines.append(f"augmented by {name}: {self.augmented.get(name, 0)} episodes (train only)")
         lines += [f"conflicts: {count} × {kind}" for kind, count in sorted(self.conflicts.items())]

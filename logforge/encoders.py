@@ -131,7 +131,7 @@ class SentenceTransformerEncoder:
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging
 
-        logging.disable_progress_bar()
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return SentenceTransformer(str(self.folder), device=device, local_files_only=True)
 

@@ -27,6 +27,7 @@ class StepView:
     end: str
     locator: str
     result_locator: str | None
+    made_from: str | None
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Explanation:
                 f"     reward {step.reward:+g} = {terms or 'no term fires'}   return {step.return_to_go:+.4g}{step.end}",
                 f"     at {step.locator}",
             ]
+            if step.made_from:
+                lines.append(f"     made by {step.made_from}")
             if step.result_status:
                 lines.append(
                     f"     → {step.result_status}: {_cut(step.result)}  at {step.result_locator or 'no result logged'}"
@@ -113,11 +116,12 @@ def _cut(text: str | None) -> str:
     return flat if len(flat) <= _TEXT else flat[: _TEXT - 1] + "…"
 
 
-# An augmented row's decision stands in the log where its parent's does.
+# An augmented row has its parent's arguments and place in the log, but a result of its own, which is not stored.
 _STEPS = """
-    SELECT t.step, t.action, s.arguments, s.result_status, s.result, t.reward, t.reward_terms, t.return_to_go,
+    SELECT t.step, t.action, s.arguments, CASE WHEN t.parent_id IS NULL THEN s.result_status END,
+           CASE WHEN t.parent_id IS NULL THEN s.result END, t.reward, t.reward_terms, t.return_to_go,
            CASE WHEN t.terminal THEN '   (terminal)' WHEN t.timeout THEN '   (timeout)' ELSE '' END,
-           t.locator, s.result_locator
+           t.locator, CASE WHEN t.parent_id IS NULL THEN s.result_locator END, t.augmenter || ' from ' || t.parent_id
     FROM transitions t
     LEFT JOIN steps s
       ON s.episode_id = coalesce(split_part(t.parent_id, '/', 1), t.episode_id)

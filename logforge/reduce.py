@@ -42,7 +42,7 @@ class Pca:
 
         if vectors.shape[1] != self.dim:
             raise Mismatch("size of the vectors to reduce", self.dim, vectors.shape[1])
-        centred = np.ascontiguousarray(vectors, np.float32) - self.mean
+        centred: F32 = np.subtract(vectors, self.mean, dtype=np.float32, order="C")
         with threadpool_limits(1):
             # A stack of 1 × dim matrices: one product of a fixed shape per row.
             reduced: F32 = (centred[:, None, :] @ self.basis)[:, 0, :]

@@ -1,4 +1,7 @@
-"""The chain MDP of the docs: six cells, two moves, +10 at the far end, −0.1 a step; optimal is always forward."""
+"""The chain MDP of the docs: six cells; one action goes forward, three stay; +10 at the far end, −0.1 a step.
+
+Always forward is optimal. An agent that picks evenly goes forward 25 % of the time.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from logforge.arrays import SplitArrays
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
 from logforge.shards import write_dataset
 
-VOCABULARY = Vocabulary.build(["back", "forward", "offline"])
-BACK, FORWARD, OFFLINE = (VOCABULARY.id(name) for name in ("back", "forward", "offline"))
+VOCABULARY = Vocabulary.build(["wait", "forward", "offline"])
+FORWARD, OFFLINE = VOCABULARY.id("forward"), VOCABULARY.id("offline")
+IDLE = [VOCABULARY.id(name) for name in ("respond", "clarify", "wait")]
+ALLOWED = [*IDLE, FORWARD]
 CELLS, GAMMA = 6, 0.99
 STEP, GOAL = -0.1, 10.0
 
@@ -20,7 +25,7 @@ STEP, GOAL = -0.1, 10.0
 def walk(
     episodes: int, forward: float, seed: int = 0, *, limit: int = 60, never_ends: bool = False
 ) -> SplitArrays:
-    """Episodes of an agent that goes forward with this chance; after `limit` steps the log is cut off.
+    """Episodes of an agent that goes forward with this chance and else idles evenly; after `limit` steps the log is cut off.
 
     With `never_ends` every end is logged as a cut, even that at the goal.
     """
@@ -31,8 +36,8 @@ def walk(
         while cell < CELLS - 1 and steps < limit:
             cells.append(cell)
             ahead = rng.random() < forward
-            actions.append(FORWARD if ahead else BACK)
-            cell, steps = (cell + 1 if ahead else max(cell - 1, 0)), steps + 1
+            actions.append(FORWARD if ahead else rng.choice(IDLE))
+            cell, steps = (cell + 1 if ahead else cell), steps + 1
         cells.append(cell)
         lengths.append(steps)
         successes.append(cell == CELLS - 1)
@@ -47,7 +52,7 @@ def _arrays(cells, actions, lengths, successes, never_ends) -> SplitArrays:
     reached = np.repeat(successes, lengths)
     rewards = np.where(last & reached, STEP + GOAL, STEP).astype(np.float32)
     masks = np.zeros((steps + count, VOCABULARY.size), bool)
-    masks[:, [BACK, FORWARD]] = True
+    masks[:, ALLOWED] = True
     truly = last & reached & (not never_ends)
     return SplitArrays(
         actions=np.array(actions, np.int32),
@@ -77,13 +82,13 @@ def returns_to_go(rewards, offsets) -> np.ndarray:
 
 def true_value(forward: float, gamma: float = GAMMA) -> float:
     """The value of the first cell under a policy that goes forward with this chance: the linear equations, solved."""
-    system, rewards = np.eye(CELLS), np.zeros(CELLS)
+    stay = 1 - forward
+    system, rewards = np.eye(CELLS - 1), np.full(CELLS - 1, STEP)
+    rewards[-1] += forward * GOAL
     for cell in range(CELLS - 1):
-        ahead, behind = cell + 1, max(cell - 1, 0)
-        rewards[cell] = STEP + (forward * GOAL if ahead == CELLS - 1 else 0)
-        if ahead < CELLS - 1:
-            system[cell, ahead] -= gamma * forward
-        system[cell, behind] -= gamma * (1 - forward)
+        system[cell, cell] -= gamma * stay
+        if cell + 1 < CELLS - 1:
+            system[cell, cell + 1] -= gamma * forward
     return float(np.linalg.solve(system, rewards)[0])
 
 
