@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,6 +17,15 @@ HEAD_BYTES = 256 * 1024
 """How much of a file `sniff` gets to see."""
 BOM = b"\xef\xbb\xbf"
 """The UTF-8 byte order mark, which belongs to the file and to no record."""
+
+
+@runtime_checkable
+class TakesCompanions(Protocol):
+    """A connector whose sources may span several files (observations and their scores, say)."""
+
+    def companions(self, path: Path) -> list[Path]:
+        """The files that belong to the source at `path`, told by their names. They are no sources of their own."""
+        ...
 
 
 @runtime_checkable
@@ -44,6 +54,8 @@ class Source:
 
     path: Path
     label: str
+    companions: tuple[Path, ...] = ()
+    """Further files of the same source, as the connector's `companions` named them."""
 
     def content(self) -> bytes:
         """The whole file."""
@@ -189,9 +201,11 @@ class Head(NamedTuple):
 
     name: str
     data: bytes
-    container: Literal["object", "array", "text", "binary", "empty"]
+    container: Literal["object", "array", "text", "zip", "parquet", "binary", "empty"]
     keys: dict[str, set[str]]
     """Keys by depth path: "" the first object's own keys, "messages" those of the first object inside it, and so on."""
+    members: tuple[str, ...] = ()
+    """The names of a zip archive's members."""
 
     @property
     def top(self) -> set[str]:
@@ -206,9 +220,21 @@ def look(path: Path) -> Head:
     text = data.removeprefix(BOM).lstrip()
     if not text:
         return Head(path.name, data, "empty", {})
+    if data.startswith(b"PK\x03\x04"):
+        return Head(path.name, data, "zip", {}, _members(path))
+    if data.startswith(b"PAR1"):
+        return Head(path.name, data, "parquet", {})
     if text[:1] not in (b"{", b"["):
         return Head(path.name, data, "binary" if b"\x00" in text[:1024] else "text", {})
     return Head(path.name, data, "object" if text[:1] == b"{" else "array", _keys(text))
+
+
+def _members(path: Path) -> tuple[str, ...]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return tuple(archive.namelist())
+    except (zipfile.BadZipFile, OSError, NotImplementedError):
+        return ()
 
 
 @dataclass

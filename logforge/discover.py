@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from logforge.connectors import claims
-from logforge.connectors.base import Connector, Head, look
+from logforge.connectors import claims, registry
+from logforge.connectors.base import Connector, Head, TakesCompanions, look
 from logforge.schemas.errors import InputError
 
 LOG_SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".log", ".traj", ".jsonlines"})
@@ -17,10 +17,11 @@ LOG_SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".log", ".traj", ".jsonl
 
 
 class Found(NamedTuple):
-    """A file to read and the label that its locators carry."""
+    """A file to read, the label that its locators carry, and the files that belong to it."""
 
     path: Path
     label: str
+    companions: tuple[Path, ...] = ()
 
 
 class Verdict(NamedTuple):
@@ -46,7 +47,23 @@ def find(paths: Iterable[str | Path], home: Path) -> list[Found]:
         for file in _walk(path):
             absolute = file.resolve()
             found.setdefault(absolute, Found(file, label_of(absolute, home)))
-    return sorted(found.values(), key=lambda item: item.label)
+    return _joined(sorted(found.values(), key=lambda item: item.label))
+
+
+def _joined(files: list[Found]) -> list[Found]:
+    """The files with those that a connector wants read together made one source."""
+    takers = [connector for connector in registry().values() if isinstance(connector, TakesCompanions)]
+    if not takers:
+        return files
+    by_path = {item.path.resolve(): item for item in files}
+    taken: set[Path] = set()
+    joined = []
+    for item in files:
+        wanted = {path.resolve() for taker in takers for path in taker.companions(item.path)}
+        here = sorted(path for path in wanted if path in by_path and path != item.path.resolve())
+        taken |= set(here)
+        joined.append(item._replace(companions=tuple(here)))
+    return [item for item in joined if item.path.resolve() not in taken]
 
 
 def label_of(path: Path, home: Path) -> str:
@@ -95,7 +112,8 @@ def _unclaimed(path: Path, head: Head) -> Verdict:
     return Verdict(None, False, "not_a_log", "not a log")
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's bytes, read in pieces."""
+def sha256_of(path: Path, *more: Path) -> str:
+    """SHA-256 of a file's bytes, read in pieces; of several files, that of their digests."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256("".join([digest, *map(sha256_of, more)]).encode()).hexdigest() if more else digest

@@ -78,7 +78,9 @@ def _known(store: Store) -> set[tuple[str, str, str | None, int | None, str]]:
 
 def _job(item: Found, format: str | None) -> Job:
     identifier = xxhash.xxh3_128_hexdigest(item.label.encode("utf-8", "surrogateescape"))
-    return Job(item.path, item.label, identifier, sha256_of(item.path), item.path.stat().st_size, format)
+    size = sum(path.stat().st_size for path in (item.path, *item.companions))
+    digest = sha256_of(item.path, *item.companions)
+    return Job(item.path, item.label, identifier, digest, size, format, item.companions)
 
 
 def _unchanged(job: Job, known: set[tuple[str, str, str | None, int | None, str]]) -> bool:

@@ -31,6 +31,7 @@ class Job:
     sha256: str
     size: int
     format: str | None = None
+    companions: tuple[Path, ...] = ()
 
 
 @dataclass
@@ -133,7 +134,7 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
     reading.format, reading.connector_version = connector.name, connector.version
     found = False
     try:
-        for item in connector.read(Source(job.path, job.label)):
+        for item in connector.read(Source(job.path, job.label, job.companions)):
             found = True
             yield item
     except Exception as error:
