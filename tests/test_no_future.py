@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ from logforge.schemas.episode import Episode
 from logforge.states import StateBuilder, StateConfig, canonical_key, state_key
 from made_episodes import with_another_future
 
-FILES = sorted(path for path in SAMPLES.rglob("*") if path.is_file() and detect(path))
+DATA = Path(__file__).parent / "data" / "connectors"
+FILES = sorted(p for root in (SAMPLES, DATA) for p in root.rglob("*") if p.is_file() and detect(p))
+SAMPLE_FILES = [path for path in FILES if path.is_relative_to(SAMPLES)]
 CUTS = 6
 
 
@@ -68,7 +71,7 @@ def test_changing_everything_after_a_decision_leaves_its_state_bit_identical(pat
             assert vectors([other]).tobytes() == vectors([states[index]]).tobytes()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SAMPLE_FILES, ids=lambda path: path.name)
 def test_a_log_that_stops_earlier_gives_the_same_states_up_to_there(path, tmp_path):
     whole = {episode.episode_id: BUILDER.symbols(episode) for episode in EPISODES[path]}
     by_start = {start_of(episode): episode.episode_id for episode in EPISODES[path]}
