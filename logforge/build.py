@@ -106,7 +106,9 @@ def build_dataset(
         sealed = write_dataset(folder, arrays, manifest, _serving_files(pca, space))
         _record(store, name, sealed, folder, config)
     formats = {episode.episode_id: episode.format for episode in kept}
-    return BuildReport.of(sealed, folder, rows, conflicts, left_out, origins, formats, config.augment, encoder.truncated)
+    return BuildReport.of(
+        sealed, folder, rows, conflicts, left_out, origins, formats, config.augment, encoder.truncated
+    )
 
 
 def earlier_vocabulary(folder: str | Path | None) -> Vocabulary | None:

@@ -121,7 +121,9 @@ class BuildReport:
             "",
         ]
         if self.truncated:
-            lines.append(f"{self.truncated} texts encoded in this run were longer than the encoder reads, and were cut")
+            lines.append(
+                f"{self.truncated} texts encoded in this run were longer than the encoder reads, and were cut"
+            )
         for name in self.augmenters:
             lines.append(f"augmented by {name}: {self.augmented.get(name, 0)} episodes (train only)")
         lines += [f"conflicts: {count} × {kind}" for kind, count in sorted(self.conflicts.items())]

@@ -104,6 +104,9 @@ def init(folder: str, as_json: bool) -> None:
     "--workers", type=click.IntRange(1), help="Reading processes. Default: one per core for large inputs."
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 when anything was quarantined.")
+@click.option(
+    "--dry-run", is_flag=True, help="Say what would read each file and what it would keep; store nothing."
+)
 @JSON
 def ingest(
     paths: tuple[str, ...],
@@ -111,6 +114,7 @@ def ingest(
     format_name: str | None,
     workers: int | None,
     strict: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Read agent logs and demonstrations into the store. A second run changes nothing.
@@ -118,10 +122,15 @@ def ingest(
     \b
     Example: logforge ingest ./logs
     """
+    from logforge.dry_run import dry_run as plan
     from logforge.ingestion import ingest as run
     from logforge.progress import bar
     from logforge.store import open_store
 
+    if dry_run:
+        planned = plan(paths, Path(store).parent, format=format_name)
+        _print(planned, as_json)
+        sys.exit(planned.exit_code(strict))
     with open_store(store) as opened, bar("ingest") as tick:
         report = run(opened, paths, format=format_name, workers=workers, progress=tick)
     _print(report, as_json)
@@ -326,7 +335,7 @@ def train(
     Example: logforge train datasets/default --out runs/default
     """
     from logforge.progress import bar
-    from logforge.train import train as run
+    from logforge.training import train as run
 
     target = out or f"runs/{Path(dataset).name}"
     with bar("train") as tick:
@@ -346,7 +355,7 @@ def evaluate(run: str, dataset: str | None, split: str, seed: int, as_json: bool
     \b
     Example: logforge evaluate runs/default
     """
-    from logforge.evaluate import evaluate as estimate
+    from logforge.evaluation import evaluate as estimate
     from logforge.progress import bar
 
     with bar("evaluate") as tick:

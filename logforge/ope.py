@@ -3,41 +3,43 @@
 Q^π is fitted by regression on r + γ Q'(s', π(s')). The bootstrap is cut where an episode truly ended and goes on through
 its final observation where the log was merely cut off. All bootstrap members are trained at once in one batched network,
 each from its own start and on its own resample of whole episodes, so the interval covers the noise of the fit as well.
-FQE says little about decisions the log never made: it overrates them more often than not (docs/design.md, §9).
+FQE is a guess wherever the policy does what the log never did, and there it tends to be too high.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.arrays import SplitArrays
 from logforge.optional import need
+from logforge.progress import Tick
 from logforge.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
 
-    from logforge.shards import Shard
-
 MIN_EPISODES: Final = 5
 """With fewer held-out episodes a bootstrap over episodes says nothing, so nothing is said."""
 MEMBERS: Final = 20
-UPDATES: Final = 600
+UPDATES: Final = 300
+"""Of one round. Rounds follow each other until the value stays; a policy that goes round in circles takes the most."""
+ROUNDS: Final = 6
 HIDDEN: Final = 64
-BATCH: Final = 1024
+BATCH: Final = 512
 LEARNING_RATE: Final = 3e-3
-TARGET_RATE: Final = 0.03
+TARGET_RATE: Final = 0.5
 """Share of the way the target network moves to the fitted one with each update."""
+SETTLED: Final = 0.1
+"""A value that moves by no more than this share of the returns' spread from one round to the next has settled."""
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Progress = Callable[[int, int, str], None]
 
 
 class Estimate(NamedTuple):
@@ -48,108 +50,58 @@ class Estimate(NamedTuple):
     high: float | None = None
     reason: str = ""
 
-    def as_dict(self) -> dict[str, float | str | None]:
-        """The estimate as JSON data."""
-        return self._asdict()
-
 
 class Span(NamedTuple):
-    """The returns that are possible."""
+    """The range that returns can lie in."""
 
     low: float
     high: float
 
 
-@dataclass(frozen=True)
-class Trajectories:
-    """The episodes of one split by row: transition i was decided at observation `rows[i]` and led to `rows[i] + 1`."""
+class Fitted(NamedTuple):
+    """FQE's answer: the policy's value by bootstrap member, and how far their mean moved in the last round."""
 
-    observations: NDArray[np.float32]
-    masks: NDArray[np.bool_]
-    actions: IntArray
-    rewards: FloatArray
-    returns_to_go: FloatArray
-    terminals: NDArray[np.bool_]
-    rows: IntArray
-    episodes: IntArray
-    starts: IntArray
-
-    @classmethod
-    def of(cls, shard: Shard) -> Trajectories:
-        """The trajectories of a shard; an episode without a decision has no value to estimate and is left out."""
-        lengths = np.diff(shard.episode_offsets)
-        kept = np.flatnonzero(lengths)
-        firsts = np.asarray(shard.observation_offsets[:-1], dtype=np.int64)
-        episodes = np.repeat(np.arange(len(kept)), lengths[kept])
-        steps = np.arange(len(episodes)) - np.repeat(np.cumsum(lengths[kept]) - lengths[kept], lengths[kept])
-        return cls(
-            observations=np.asarray(shard.observations, dtype=np.float32),
-            masks=np.asarray(shard.masks, dtype=bool),
-            actions=np.asarray(shard.actions, dtype=np.int64),
-            rewards=np.asarray(shard.rewards, dtype=np.float64),
-            returns_to_go=np.asarray(shard.returns, dtype=np.float64),
-            terminals=np.asarray(shard.terminals, dtype=bool),
-            rows=firsts[kept][episodes] + steps,
-            episodes=episodes,
-            starts=firsts[kept],
-        )
+    values: FloatArray
+    drift: float
+    tolerance: float
 
     @property
-    def count(self) -> int:
-        """How many episodes there are."""
-        return len(self.starts)
+    def unsettled(self) -> str:
+        """Why the values are no estimate; empty when they are."""
+        if abs(self.drift) <= self.tolerance:
+            return ""
+        return f"the fit did not settle (the value still moved by {self.drift:+.2g}); more updates may help"
 
-    @property
-    def complete(self) -> NDArray[np.bool_]:
-        """Which episodes truly ended."""
-        ended = np.zeros(self.count, dtype=bool)
-        ended[self.episodes[self.terminals]] = True
-        return ended
-
-    @property
-    def needed(self) -> IntArray:
-        """The observations at which FQE has to know what the policy would do."""
-        return np.union1d(self.starts, self.rows[~self.terminals] + 1)
-
-    @property
-    def returns(self) -> FloatArray:
-        """The discounted return of each episode as logged; that of a truncated one is only a part."""
-        return self.returns_to_go[self.rows == self.starts[self.episodes]]
+    def estimate(self) -> Estimate:
+        """Mean of the members and their 2.5–97.5 percentiles."""
+        return Estimate(None, reason=self.unsettled) if self.unsettled else interval(self.values)
 
 
-def refusal(held: Trajectories) -> str:
+def refusal(held: SplitArrays) -> str:
     """Why no value can be estimated from these episodes; empty when it can."""
-    if held.count < MIN_EPISODES:
-        return f"only {held.count} held-out episodes, {MIN_EPISODES} are needed"
-    if not held.complete.any():
-        return "no held-out episode is complete"
-    return ""
+    if held.episode_count < MIN_EPISODES:
+        return f"only {held.episode_count} held-out episodes, {MIN_EPISODES} are needed"
+    return "" if held.terminals.any() else "no held-out episode is complete"
 
 
 def possible_returns(
-    rewards: FloatArray,
-    terminals: NDArray[np.bool_],
-    gamma: float,
-    seen: tuple[float, float] | None = None,
+    rewards: NDArray[Any], terminals: NDArray[np.bool_], gamma: float, seen: tuple[float, float] | None = None
 ) -> Span:
-    """The range a return can lie in: a step that goes on can be repeated for ever, one that ends is paid once.
+    """The range a return can lie in: a step that goes on may be repeated for ever, one that ends is paid once.
 
-    Where that is far wider than the returns `seen` in the train split, the seen range stretched by its own width on both
-    sides is the bound.
+    Upwards the returns `seen` in the train split bind as well, stretched by their own width: a Q that runs away runs up.
+    Downwards they bind only without discounting: a policy that goes round in circles is worse than any log.
     """
-    lows, highs = [], []
-    if terminals.any():
-        lows.append(float(rewards[terminals].min()))
-        highs.append(float(rewards[terminals].max()))
-    if not terminals.all():
-        lows.append(_for_ever(float(rewards[~terminals].min()), gamma))
-        highs.append(_for_ever(float(rewards[~terminals].max()), gamma))
-    if not lows:
+    bounds = [float(pick(rewards[terminals])) for pick in (np.min, np.max) if terminals.any()]
+    bounds += [
+        _for_ever(float(pick(rewards[~terminals])), gamma) for pick in (np.min, np.max) if not terminals.all()
+    ]
+    if not bounds:
         raise UsageError("there are no transitions to bound returns with")
-    low, high = min(lows), max(highs)
+    low, high = min(bounds), max(bounds)
     if seen is not None:
         width = max(seen[1] - seen[0], abs(seen[0]), abs(seen[1]))
-        low, high = max(low, seen[0] - width), min(high, seen[1] + width)
+        low, high = low if np.isfinite(low) else seen[0] - width, min(high, seen[1] + width)
     return Span(low, high)
 
 
@@ -159,61 +111,77 @@ def _for_ever(reward: float, gamma: float) -> float:
     return float(np.copysign(np.inf, reward)) if reward else 0.0
 
 
-def fitted_q_values(
-    held: Trajectories,
+def needed_rows(held: SplitArrays) -> IntArray:
+    """The observations at which FQE has to know what the policy would do."""
+    follow = held.observation_rows[~held.terminals] + 1
+    return np.union1d(held.observation_offsets[:-1], follow).astype(np.int64)
+
+
+def fitted_q(
+    held: SplitArrays,
     choices: NDArray[Any],
     *,
-    action_size: int,
     gamma: float,
     span: Span,
     members: int = MEMBERS,
     updates: int = UPDATES,
     seed: int = 0,
-    progress: Progress | None = None,
-) -> FloatArray:
-    """The policy's value by FQE, one number per bootstrap member.
+    progress: Tick | None = None,
+) -> Fitted:
+    """The policy's value by FQE.
 
-    `choices` holds the policy's action for each observation; only those at `held.needed` are looked at. Equal seeds give
+    `choices` holds the policy's action for each observation; only those of `needed_rows` are looked at. Equal seeds give
     every policy the same resamples and the same starting weights, so that differences between policies are paired.
     """
-    reason = refusal(held)
-    if reason:
+    asked = choices[needed_rows(held)]
+    if reason := refusal(held):
         raise UsageError(f"FQE cannot estimate a value: {reason}")
-    if (choices[held.needed] < 0).any() or (choices[held.needed] >= action_size).any():
+    if (asked < 0).any() or (asked >= held.action_size).any():
         raise UsageError("FQE needs a choice of the policy wherever an episode goes on")
-    need("torch", "off-policy evaluation", "train")
-    counts = resamples(held.count, members, seed)
+    need("torch", "train")
+    counts = resamples(held.episode_count, members, seed)
     with one_thread():
-        fit = _Fit(held, choices, counts, action_size, gamma, span, seed)
-        for update in range(updates):
-            fit.update()
-            if progress is not None:
-                progress(update + 1, updates, "fitting Q")
-        starts = fit.start_values()
-    return np.asarray((starts * counts).sum(axis=1) / counts.sum(axis=1), dtype=np.float64)
+        fit = _Fit(held, choices, counts, gamma, span, seed)
+        values, drift = fit.values(), np.inf
+        for number in range(ROUNDS):
+            fit.round(updates, _from(progress, number * updates, ROUNDS * updates))
+            values, earlier = fit.values(), values
+            drift = float(values.mean() - earlier.mean())
+            if number and abs(drift) <= SETTLED * fit.scale:
+                break
+    return Fitted(values, drift, SETTLED * fit.scale)
+
+
+def _from(progress: Tick | None, start: int, total: int) -> Callable[[int], None]:
+    if progress is None:
+        return lambda done: None
+    return lambda done: progress(start + done, total, "fitting Q")
 
 
 def resamples(episodes: int, members: int, seed: int) -> IntArray:
     """How often each member draws each episode [members, episodes]; it depends on nothing but the three numbers."""
     chances = np.full(episodes, 1 / episodes)
-    return np.random.default_rng([seed, 1]).multinomial(episodes, chances, size=members)
+    return np.random.default_rng([seed, 1]).multinomial(episodes, chances, size=members).astype(np.int64)
 
 
 def interval(values: FloatArray) -> Estimate:
-    """Mean and 2.5–97.5 percentiles of the members' values."""
+    """Mean and 2.5–97.5 percentiles."""
     low, high = np.percentile(values, [2.5, 97.5])
     return Estimate(float(values.mean()), float(low), float(high))
 
 
-def bootstrap_mean(values: FloatArray, weights: FloatArray | None = None, *, seed: int = 0) -> Estimate:
-    """The mean over episodes (weighted by their sizes, where given) with an episode bootstrap of 2,000 resamples."""
-    sizes = np.ones(len(values)) if weights is None else weights
-    if len(values) < MIN_EPISODES:
-        return Estimate(None, reason=f"only {len(values)} episodes, {MIN_EPISODES} are needed")
-    counts = resamples(len(values), 2000, seed)
-    means = (counts @ (values * sizes)) / (counts @ sizes)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return Estimate(float(np.average(values, weights=sizes)), float(low), float(high))
+def bootstrap_mean(values: NDArray[Any], episodes: NDArray[Any] | None = None, *, seed: int = 0) -> Estimate:
+    """The mean of `values`, with the interval of a bootstrap over episodes (2,000 resamples of whole episodes).
+
+    `episodes` says which episode each value belongs to; without it each value is an episode of its own.
+    """
+    owners = np.arange(len(values)) if episodes is None else np.unique(episodes, return_inverse=True)[1]
+    sizes, sums = np.bincount(owners), np.bincount(owners, values)
+    if len(sizes) < MIN_EPISODES:
+        return Estimate(None, reason=f"only {len(sizes)} episodes, {MIN_EPISODES} are needed")
+    counts = resamples(len(sizes), 2000, seed)
+    low, high = np.percentile((counts @ sums) / (counts @ sizes), [2.5, 97.5])
+    return Estimate(float(sums.sum() / sizes.sum()), float(low), float(high))
 
 
 @contextmanager
@@ -229,7 +197,9 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(earlier)
 
 
-class _Batch(NamedTuple):
+class _Rows(NamedTuple):
+    """Transitions as tensors; `weights` [members, rows] is how often a member drew their episode."""
+
     observations: torch.Tensor
     actions: torch.Tensor
     rewards: torch.Tensor
@@ -244,28 +214,35 @@ class _Fit:
 
     def __init__(
         self,
-        held: Trajectories,
+        held: SplitArrays,
         choices: NDArray[Any],
         counts: IntArray,
-        action_size: int,
         gamma: float,
         span: Span,
         seed: int,
     ) -> None:
         import torch
 
-        self.gamma, self.span = gamma, span
+        self.gamma, self.span, self.counts = gamma, span, counts
         self.generator = torch.Generator().manual_seed(seed)
-        sizes = (held.observations.shape[1], HIDDEN, HIDDEN, action_size)
+        sizes = (held.observation_size, HIDDEN, HIDDEN, held.action_size)
         self.online = _network(sizes, len(counts), self.generator)
         self.target = [part.clone() for part in self.online]
         # Networks start near 0 and move in steps of the learning rate: they fit returns in units of their spread.
-        self.centre = float(held.returns_to_go.mean())
-        self.scale = float(held.returns_to_go.std()) or 1.0
+        self.centre = float(held.returns.mean())
+        self.scale = float(held.returns.std()) or 1.0
         self.optimiser = torch.optim.Adam([part.requires_grad_() for part in self.online], lr=LEARNING_RATE)
         self.rows = _rows(held, choices, counts)
-        self.starts = torch.from_numpy(held.observations[held.starts])
-        self.first = torch.from_numpy(np.asarray(choices[held.starts], dtype=np.int64))
+        first = held.observation_offsets[:-1]
+        self.starts = torch.from_numpy(held.observations[first])
+        self.first_choices = torch.from_numpy(np.asarray(choices[first], dtype=np.int64))
+
+    def round(self, updates: int, tick: Callable[[int], None]) -> None:
+        """Some updates with a falling learning rate: the last ones calm the values down."""
+        for update in range(updates):
+            self.optimiser.param_groups[0]["lr"] = LEARNING_RATE * (1 - 0.99 * update / updates)
+            self.update()
+            tick(update + 1)
 
     def update(self) -> None:
         """One step of regression on the target network's one-step return."""
@@ -281,23 +258,23 @@ class _Fit:
         loss.backward()
         self.optimiser.step()
         with torch.no_grad():
-            for slow, fast in zip(self.target, self.online, strict=True):
-                slow.lerp_(fast, TARGET_RATE)
+            torch._foreach_lerp_(self.target, self.online, TARGET_RATE)
 
-    def start_values(self) -> FloatArray:
-        """Q(s0, π(s0)) of each member and episode; the target network, an average over updates, is the calmer one."""
+    def values(self) -> FloatArray:
+        """Each member's mean of Q(s0, π(s0)) over its resample, by the target network: an average over updates."""
         import torch
 
         with torch.no_grad():
-            values = self._q(self.target, self.starts, self.first).clamp(*self.span)
-        return np.asarray(values.numpy(), dtype=np.float64)
+            starts = self._q(self.target, self.starts, self.first_choices).clamp(*self.span)
+        drawn = starts.numpy().astype(np.float64) * self.counts
+        return np.asarray(drawn.sum(axis=1) / self.counts.sum(axis=1))
 
     def _q(self, network: list[torch.Tensor], inputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         scores = _forward(network, inputs)
         picked = scores.gather(2, actions.expand(len(scores), -1)[:, :, None])[:, :, 0]
         return self.centre + self.scale * picked
 
-    def _batch(self) -> _Batch:
+    def _batch(self) -> _Rows:
         import torch
 
         size = len(self.rows.rewards)
@@ -305,17 +282,17 @@ class _Fit:
             return self.rows
         picked = torch.randint(size, (BATCH,), generator=self.generator)
         *parts, weights = self.rows
-        return _Batch(*(part[picked] for part in parts), weights[:, picked])
+        return _Rows._make([*(part[picked] for part in parts), weights[:, picked]])
 
 
 def _network(sizes: tuple[int, ...], members: int, generator: torch.Generator) -> list[torch.Tensor]:
+    """Weights [members, inputs, outputs] and biases [members, 1, outputs] by turns, drawn as torch's Linear does."""
     import torch
 
     parts = []
     for inputs, outputs in pairwise(sizes):
-        bound = inputs**-0.5
         for shape in ((members, inputs, outputs), (members, 1, outputs)):
-            parts.append((torch.rand(shape, generator=generator) * 2 - 1) * bound)
+            parts.append((torch.rand(shape, generator=generator) * 2 - 1) * inputs**-0.5)
     return parts
 
 
@@ -323,23 +300,24 @@ def _forward(network: list[torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
     """Scores [members, rows, actions] of inputs [rows, features]."""
     import torch
 
-    hidden = torch.matmul(inputs, network[0]) + network[1]
+    hidden = torch.einsum("nd,bdh->bnh", inputs, network[0]) + network[1]
     for weight, bias in zip(network[2::2], network[3::2], strict=True):
         hidden = torch.baddbmm(bias, torch.relu(hidden), weight)
     return hidden
 
 
-def _rows(held: Trajectories, choices: NDArray[Any], counts: IntArray) -> _Batch:
+def _rows(held: SplitArrays, choices: NDArray[Any], counts: IntArray) -> _Rows:
     import torch
 
-    weights = counts[:, held.episodes]
-    return _Batch(
-        observations=torch.from_numpy(held.observations[held.rows]),
-        actions=torch.from_numpy(held.actions),
+    weights = counts[:, held.episode_index]
+    rows = held.observation_rows
+    return _Rows(
+        observations=torch.from_numpy(held.observations[rows]),
+        actions=torch.from_numpy(held.actions.astype(np.int64)),
         rewards=torch.from_numpy(held.rewards.astype(np.float32)),
         goes_on=torch.from_numpy((~held.terminals).astype(np.float32)),
-        next_observations=torch.from_numpy(held.observations[held.rows + 1]),
+        next_observations=torch.from_numpy(held.observations[rows + 1]),
         # After a true end nothing is chosen; any id will do, its value is multiplied by 0.
-        next_choices=torch.from_numpy(np.where(held.terminals, 0, choices[held.rows + 1]).astype(np.int64)),
+        next_choices=torch.from_numpy(np.where(held.terminals, 0, choices[rows + 1]).astype(np.int64)),
         weights=torch.from_numpy((weights / weights.mean(axis=1, keepdims=True)).astype(np.float32)),
     )

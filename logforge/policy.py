@@ -101,7 +101,7 @@ class PolicyBundle:
 
     def act(self, observations: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.int32]:
         """The allowed action with the highest score for each row; never `<invalid>`."""
-        return self._masked(observations, masks).argmax(axis=1).astype(np.int32)
+        return np.asarray(self._masked(observations, masks).argmax(axis=1), dtype=np.int32)
 
     def probabilities(
         self, observations: NDArray[Any], masks: NDArray[Any], temperature: float | None = None
@@ -115,7 +115,7 @@ class PolicyBundle:
             raise UsageError(f"temperature {temperature} is not a number from 0 up")
         masked = self._masked(observations, masks).astype(np.float64)
         if heat == 0:
-            return np.eye(masked.shape[1], dtype=np.float32)[masked.argmax(axis=1)]
+            return np.asarray(np.eye(masked.shape[1])[masked.argmax(axis=1)], dtype=np.float32)
         powers = np.exp((masked - masked.max(axis=1, keepdims=True)) / heat)
         return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 
@@ -138,7 +138,7 @@ class PolicyBundle:
         """Write card and weights; the same policy gives the same bytes."""
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
-        weights = need("safetensors.numpy", "policy bundles", "train").save(dict(self._tensors()))
+        weights = need("safetensors.numpy", "train").save(dict(self._tensors()))
         (target / WEIGHTS).write_bytes(weights)
         card = msgspec.structs.replace(self.card, weights_hash=_hash(weights))
         text = msgspec.json.format(msgspec.json.encode(card, order="sorted"), indent=1)
@@ -188,7 +188,7 @@ def load_policy(path: str | Path) -> PolicyBundle:
         raise InputError(str(folder / WEIGHTS), "cannot be read", remedy="train again") from error
     if _hash(data) != card.weights_hash:
         raise Mismatch(f"{folder / WEIGHTS}: hash", card.weights_hash, _hash(data), "it was altered")
-    layers = _layers(need("safetensors.numpy", "policy bundles", "train").load(data))
+    layers = _layers(need("safetensors.numpy", "train").load(data))
     _check_shapes(layers, card, str(folder / WEIGHTS))
     bundle = PolicyBundle(card, layers)
     bundle.verify()

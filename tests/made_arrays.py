@@ -33,7 +33,9 @@ def make(kinds: Sequence[tuple[int, bool]], seed: int = 0) -> SplitArrays:
     masks[:, VOCABULARY.invalid] = False
     return SplitArrays(
         # The last tool is never used: a guess from the largest id would come out too small.
-        actions=rng.choice([i for i in range(VOCABULARY.size) if i not in (LAST, VOCABULARY.invalid)], steps).astype(np.int32),
+        actions=rng.choice(
+            [i for i in range(VOCABULARY.size) if i not in (LAST, VOCABULARY.invalid)], steps
+        ).astype(np.int32),
         rewards=np.arange(1, steps + 1, dtype=np.float32),
         terminals=ends & truly,
         timeouts=ends & ~truly,

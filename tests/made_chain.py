@@ -22,13 +22,8 @@ CELLS, GAMMA = 6, 0.99
 STEP, GOAL = -0.1, 10.0
 
 
-def walk(
-    episodes: int, forward: float, seed: int = 0, *, limit: int = 60, never_ends: bool = False
-) -> SplitArrays:
-    """Episodes of an agent that goes forward with this chance and else idles evenly; after `limit` steps the log is cut off.
-
-    With `never_ends` every end is logged as a cut, even that at the goal.
-    """
+def walk(episodes: int, forward: float, seed: int = 0, *, limit: int = 60) -> SplitArrays:
+    """Episodes of an agent that goes forward with this chance and else idles evenly; after `limit` steps the log is cut off."""
     rng = np.random.default_rng(seed)
     cells, actions, lengths, successes = [], [], [], []
     for _ in range(episodes):
@@ -41,10 +36,13 @@ def walk(
         cells.append(cell)
         lengths.append(steps)
         successes.append(cell == CELLS - 1)
-    return _arrays(cells, actions, lengths, successes, never_ends)
+    return _arrays(cells, actions, lengths, successes)
 
 
-def _arrays(cells, actions, lengths, successes, never_ends) -> SplitArrays:
+EMPTY = SplitArrays.empty(CELLS, VOCABULARY.size)
+
+
+def _arrays(cells, actions, lengths, successes) -> SplitArrays:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     steps, count = len(actions), len(lengths)
     last = np.zeros(steps, bool)
@@ -53,7 +51,7 @@ def _arrays(cells, actions, lengths, successes, never_ends) -> SplitArrays:
     rewards = np.where(last & reached, STEP + GOAL, STEP).astype(np.float32)
     masks = np.zeros((steps + count, VOCABULARY.size), bool)
     masks[:, ALLOWED] = True
-    truly = last & reached & (not never_ends)
+    truly = last & reached
     return SplitArrays(
         actions=np.array(actions, np.int32),
         rewards=rewards,

@@ -85,7 +85,7 @@ def test_refusals_are_messages_with_a_remedy_and_data_under_json(project):
         (("build-dataset", "--encoder", "no-such-encoder"), 2, "no-such-encoder"),
         (("build-dataset", "--augment", "parafrase"), 2, "did you mean 'paraphrase'"),
         (("export", "datasets/default", "--format", "csv9", "--out", "x"), 2, "valid: "),
-        (("train", "datasets/nowhere"), 1, "datasets/nowhere"),
+        (("train", "datasets/nowhere"), 2, "logforge build-dataset"),
     ):
         result = call(*args)
         assert (result.exit_code, result.stdout) == (code, ""), (args, result.stderr)
@@ -170,3 +170,25 @@ def test_a_locked_store_is_exit_code_4(project):
         other.communicate("\n")
     assert result.exit_code == 4
     assert "another process" in result.stderr
+
+
+def test_a_dry_run_says_what_would_happen_and_stores_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call("init", ".")
+    (tmp_path / "logs" / "torn.jsonl").write_text('{"messages": [{"role": "user", "content": "hi"}]}\n{"mess')
+    (tmp_path / "logs" / "shape.json").write_text('{"strange": 1}')
+    result = call("ingest", "logs", "--dry-run", "--json")
+    plans = {Path(plan["path"]).name: plan for plan in json.loads(result.stdout)["files"]}
+    assert result.exit_code == 0
+    assert not (tmp_path / "logforge.duckdb").exists()
+    assert plans["support.jsonl"]["format"] == "openai_messages"
+    assert plans["support.jsonl"]["confidence"] > 0
+    assert "messages" in plans["support.jsonl"]["evidence"]
+    assert (plans["torn.jsonl"]["kept"], plans["torn.jsonl"]["quarantined"]) == (1, 1)
+    assert "malformed_record" in plans["torn.jsonl"]["reasons"][0]
+    assert (plans["shape.json"]["format"], plans["shape.json"]["quarantined"]) == (None, 1)
+    stored = json.loads(call("ingest", "logs", "--json").stdout)
+    for name in ("records", "kept", "quarantined", "skipped", "episodes"):
+        assert sum(plan[name] for plan in plans.values()) == sum(f[name] for f in stored["formats"])
+    assert call("ingest", "logs", "--dry-run", "--strict").exit_code == 1
+    assert "would set aside" in call("ingest", "logs", "--dry-run").stdout

@@ -49,7 +49,8 @@ def project(tmp_path_factory):
 def joined(found):
     """Python blocks that follow one another share their names."""
     for python, group in itertools.groupby(found, key=lambda block: block[0] == "python"):
-        yield from [("python", "\n".join(text for _, text in group))] if python else group
+        together = list(group)
+        yield from [("python", "\n".join(text for _, text in together))] if python else together
 
 
 def run(script, folder):
@@ -91,7 +92,9 @@ def test_a_page_runs(page, project, tmp_path):
         elif language == "json":
             json.loads(text)
         else:
-            assert language == "text", f"a block of {page.name} is marked {language!r}: it would not be tested"
+            assert language == "text", (
+                f"a block of {page.name} is marked {language!r}: it would not be tested"
+            )
     if script:
         folder = tmp_path / "page"
         shutil.copytree(project, folder)

@@ -1,0 +1,207 @@
+"""FQE against the known values of the chain MDP, and the arithmetic around it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import made_chain as chain
+from logforge import ope
+from logforge.schemas.errors import UsageError
+from made_chain import ALLOWED, FORWARD, GAMMA, IDLE
+
+SPAN = ope.Span(-10, 9.9)
+
+
+def always(held, action):
+    return np.full(len(held.observations), action)
+
+
+def fit(held, choices, **settings):
+    return ope.fitted_q(held, choices, gamma=GAMMA, span=SPAN, **{"members": 10, "updates": 200, **settings})
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    return chain.walk(16, 0.5, 1)
+
+
+def test_another_policy_than_the_logged_one_is_valued_right(mixed):
+    found = fit(mixed, always(mixed, FORWARD)).estimate()
+    assert found.value == pytest.approx(chain.true_value(1), abs=0.1)
+    assert found.low - 0.05 <= chain.true_value(1) <= found.high + 0.05
+
+
+def test_on_policy_the_interval_holds_the_truth():
+    """All actions called one: the log is then that policy's own, in a world where half of the moves fail."""
+    logged = chain.walk(40, 0.5, 3)
+    held = replace(logged, actions=np.full_like(logged.actions, FORWARD))
+    found = fit(held, always(held, FORWARD)).estimate()
+    assert found.low <= chain.true_value(0.5) <= found.high
+    assert found.value == pytest.approx(held.returns[held.episode_offsets[:-1]].mean(), abs=0.15)
+    assert 0.1 < found.high - found.low < 1
+
+
+def test_a_policy_that_goes_nowhere_is_worth_what_waiting_for_ever_costs(mixed):
+    found = fit(mixed, always(mixed, IDLE[0])).estimate()
+    assert found.value == pytest.approx(-10, abs=0.5)
+
+
+def test_a_cut_is_no_end():
+    """Episodes cut after six steps: bootstrapping finds the true value, a cut taken for an end does not."""
+    held = chain.walk(50, 0.5, 4, limit=6)
+    assert held.timeouts.sum() > 20
+    right = fit(held, always(held, FORWARD)).estimate()
+    assert right.value == pytest.approx(chain.true_value(1), abs=0.3)
+    wrong = fit(replace(held, terminals=held.terminals | held.timeouts), always(held, FORWARD)).estimate()
+    assert wrong.value < right.value - 0.5
+
+
+def test_an_end_is_no_cut(mixed):
+    """Bootstrapped through the goal, what the network dreams up behind it comes on top of the reward."""
+    terminals = mixed.terminals & (np.cumsum(mixed.terminals) == 1)
+    held = replace(mixed, terminals=terminals, timeouts=(mixed.terminals | mixed.timeouts) & ~terminals)
+    dreamt = ope.fitted_q(
+        held, always(held, FORWARD), gamma=GAMMA, span=ope.Span(-10, 30), members=10, updates=200
+    )
+    assert dreamt.values.mean() > chain.true_value(1) + 1
+
+
+def test_equal_seeds_give_equal_values_and_pair_the_policies(mixed):
+    one, two, other = (fit(mixed, always(mixed, FORWARD), updates=20, seed=seed).values for seed in (7, 7, 8))
+    assert (one == two).all()
+    assert (one != other).any()
+    assert len(set(one)) == 10
+
+
+def test_members_differ_by_their_resamples():
+    counts = ope.resamples(6, 20, 0)
+    assert counts.shape == (20, 6)
+    assert (counts.sum(axis=1) == 6).all()
+    assert len({tuple(row) for row in counts}) > 10
+    assert (counts == ope.resamples(6, 20, 0)).all()
+
+
+def test_choices_after_an_end_are_not_looked_at_and_others_must_be_actions(mixed):
+    choices = always(mixed, FORWARD)
+    ends = mixed.observation_offsets[1:] - 1
+    assert set(ends[mixed.terminals[mixed.episode_offsets[1:] - 1]]) == set(range(len(choices))) - set(
+        ope.needed_rows(mixed)
+    )
+    spoilt = choices.copy()
+    spoilt[ends] = -1
+    assert (fit(mixed, spoilt, updates=5).values == fit(mixed, choices, updates=5).values).all()
+    spoilt[0] = -1
+    with pytest.raises(UsageError, match="choice of the policy"):
+        fit(mixed, spoilt)
+    spoilt[0] = mixed.action_size
+    with pytest.raises(UsageError, match="choice of the policy"):
+        fit(mixed, spoilt)
+
+
+def test_too_little_is_refused():
+    assert ope.refusal(chain.walk(4, 1.0)) == "only 4 held-out episodes, 5 are needed"
+    assert ope.refusal(chain.walk(5, 1.0)) == ""
+    assert ope.refusal(chain.walk(5, 1.0, limit=3)) == "no held-out episode is complete"
+    few = chain.walk(4, 1.0)
+    with pytest.raises(UsageError, match="only 4 held-out episodes"):
+        fit(few, always(few, FORWARD))
+
+
+def test_a_fit_that_still_moves_is_no_estimate(mixed, monkeypatch):
+    monkeypatch.setattr(ope, "ROUNDS", 2)
+    moving = fit(mixed, always(mixed, IDLE[0]), updates=60)
+    assert moving.drift < -moving.tolerance
+    assert moving.estimate().value is None
+    assert "did not settle" in moving.estimate().reason
+
+
+def test_a_fit_that_settled_stops_and_says_so_to_the_progress(mixed):
+    ticks = []
+    fit(mixed, always(mixed, FORWARD), progress=lambda *tick: ticks.append(tick))
+    assert [done for done, *_ in ticks] == list(range(1, len(ticks) + 1))
+    assert len(ticks) in (400, 600)
+    assert {total for _, total, _ in ticks} == {ope.ROUNDS * 200}
+
+
+def test_large_splits_are_fitted_in_batches(mixed, monkeypatch):
+    monkeypatch.setattr(ope, "BATCH", 64)
+    assert mixed.size > 64
+    found = fit(mixed, always(mixed, FORWARD)).estimate()
+    assert found.value == pytest.approx(chain.true_value(1), abs=0.3)
+
+
+def test_torch_threads_come_back(mixed):
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        fit(mixed, always(mixed, FORWARD), updates=2)
+        assert torch.get_num_threads() == 2
+        with ope.one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+rewards = st.floats(-5, 5, allow_nan=False)
+
+
+@given(
+    st.lists(rewards, min_size=1, max_size=5), st.lists(rewards, max_size=3), st.floats(0, 0.95), st.data()
+)
+def test_no_return_lies_outside_the_possible_ones(steps, ends, gamma, data):
+    """Any walk over rewards that were seen, ended by one that ended an episode or going on for long."""
+    given_rewards = np.array(steps + ends)
+    terminals = np.array([False] * len(steps) + [True] * len(ends))
+    low, high = ope.possible_returns(given_rewards, terminals, gamma)
+    if ends:
+        path = [*data.draw(st.lists(st.sampled_from(steps), max_size=30)), data.draw(st.sampled_from(ends))]
+    else:
+        path = data.draw(st.sampled_from(steps)), *[data.draw(st.sampled_from(steps))] * 400
+    value = sum(reward * gamma**step for step, reward in enumerate(path))
+    assert low - 1e-6 <= value <= high + 1e-6
+
+
+def test_the_seen_range_bounds_upwards_and_without_discounting_downwards():
+    rewards, terminals = np.array([-1.0, 1.0, 5.0]), np.array([False, False, True])
+    assert ope.possible_returns(rewards, terminals, 0.99) == pytest.approx((-100, 100))
+    assert ope.possible_returns(rewards, terminals, 0.99, (-2.0, 6.0)) == pytest.approx((-100, 14))
+    assert ope.possible_returns(rewards, terminals, 1.0, (-2.0, 6.0)) == pytest.approx((-10, 14))
+    assert ope.possible_returns(np.array([0.0, 5.0]), np.array([False, True]), 1.0) == (0, 5)
+    with pytest.raises(UsageError, match="no transitions"):
+        ope.possible_returns(np.zeros(0), np.zeros(0, bool), 0.9)
+
+
+def test_a_bootstrap_mean_weighs_episodes_by_their_decisions():
+    values = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0])
+    episodes = np.array([3, 3, 3, 5, 6, 7, 9])
+    found = ope.bootstrap_mean(values, episodes)
+    assert found.value == pytest.approx(4 / 7)
+    assert 0 <= found.low < found.value < found.high <= 1
+    assert ope.bootstrap_mean(values, episodes) == found
+    assert ope.bootstrap_mean(np.full(9, 2.0)) == (2, 2, 2, "")
+    assert ope.bootstrap_mean(values[:4]).reason == "only 4 episodes, 5 are needed"
+    assert ope.bootstrap_mean(np.zeros(0), np.zeros(0, int)).value is None
+
+
+def test_the_interval_of_the_mean_covers_it_about_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    hits = 0
+    for seed in range(100):
+        found = ope.bootstrap_mean(rng.normal(3, 1, size=40), seed=seed)
+        hits += found.low <= 3 <= found.high
+    assert 85 <= hits <= 99
+
+
+def test_the_chain_used_here_is_the_one_of_the_docs():
+    held = chain.walk(300, 0.25, 0)
+    assert chain.true_value(1) == pytest.approx(sum(-0.1 * GAMMA**k for k in range(5)) + 10 * GAMMA**4)
+    assert chain.true_value(0) == pytest.approx(-10)
+    assert held.returns[held.episode_offsets[:-1]].mean() == pytest.approx(chain.true_value(0.25), abs=0.3)
+    assert set(held.actions) == set(ALLOWED)

@@ -1,0 +1,221 @@
+"""Policy bundles: what they choose, what they refuse, and that they need nothing but numpy."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard, load_policy
+from logforge.schemas.errors import InputError, Mismatch, UsageError
+from logforge.schemas.manifest import EncoderRef, FeatureSlice
+from made_arrays import DIM, VOCABULARY, manifest
+
+SEALED = manifest().sealed({}, None, {"encoder/pca.npz": "one", "train/actions.npy": "two"})
+A = VOCABULARY.size
+
+
+def by_hand(layers, observations):
+    """The MLP, one row and one unit at a time."""
+    rows = []
+    for row in np.asarray(observations, dtype=np.float64):
+        for place, (weight, bias) in enumerate(layers):
+            row = np.array([sum(w * x for w, x in zip(unit, row, strict=True)) for unit in weight]) + bias
+            row = row if place == len(layers) - 1 else np.where(row > 0, row, 0)
+        rows.append(row)
+    return np.array(rows)
+
+
+def made(kind="logits", seed=0, golden_rows=3):
+    rng = np.random.default_rng(seed)
+    sizes = [DIM, 8, 5, A]
+    layers = tuple(
+        Layer(
+            rng.normal(size=(outputs, inputs)).astype(np.float32), rng.normal(size=outputs).astype(np.float32)
+        )
+        for inputs, outputs in itertools.pairwise(sizes)
+    )
+    observations = rng.normal(size=(golden_rows, DIM)).astype(np.float32)
+    golden = Golden(observations.tolist(), by_hand(layers, observations).tolist())
+    return PolicyBundle(PolicyCard.of(SEALED, algo="bc", kind=kind, golden=golden), layers)
+
+
+masks = st.lists(
+    st.lists(st.booleans(), min_size=A, max_size=A).filter(
+        lambda row: any(flag for place, flag in enumerate(row) if place != VOCABULARY.invalid)
+    ),
+    min_size=1,
+    max_size=6,
+).map(lambda rows: np.array(rows))
+
+
+def test_scores_are_those_of_the_mlp():
+    policy = made()
+    observations = np.random.default_rng(1).normal(size=(7, DIM))
+    assert np.allclose(policy.scores(observations), by_hand(policy.layers, observations), atol=1e-4)
+
+
+@given(masks, st.integers(0, 50))
+def test_only_allowed_actions_are_chosen_and_never_the_invalid_one(allowed, seed):
+    policy = made(seed=seed)
+    observations = np.random.default_rng(seed).normal(size=(len(allowed), DIM)).astype(np.float32)
+    chosen = policy.act(observations, allowed)
+    assert allowed[np.arange(len(allowed)), chosen].all()
+    assert (chosen != VOCABULARY.invalid).all()
+    scores = policy.scores(observations)
+    for row, action in enumerate(chosen):
+        open_to_it = [a for a in range(A) if allowed[row, a] and a != VOCABULARY.invalid]
+        assert scores[row, action] == max(scores[row, a] for a in open_to_it)
+
+
+@given(masks, st.sampled_from([None, 0.0, 0.1, 1.0, 5.0]), st.sampled_from(["q", "logits"]))
+def test_probabilities_add_up_over_the_allowed_actions(allowed, temperature, kind):
+    policy = made(kind)
+    observations = np.random.default_rng(3).normal(size=(len(allowed), DIM))
+    chances = policy.probabilities(observations, allowed, temperature)
+    assert np.allclose(chances.sum(axis=1), 1)
+    assert (chances[~allowed] == 0).all()
+    assert (chances[:, VOCABULARY.invalid] == 0).all()
+    assert (chances.argmax(axis=1) == policy.act(observations, allowed)).all()
+
+
+def test_a_q_policy_is_greedy_unless_a_temperature_is_given_and_a_clone_is_not():
+    allowed, row = np.ones((1, A), bool), np.ones((1, DIM))
+    assert made("q").probabilities(row, allowed).max() == 1
+    assert made("q").probabilities(row, allowed, 5.0).max() < 1
+    assert made("logits").probabilities(row, allowed).max() < 1
+    with pytest.raises(UsageError, match="temperature"):
+        made().probabilities(row, allowed, -1)
+
+
+def test_a_softmax_of_huge_scores_stays_finite():
+    policy = made()
+    last = Layer(policy.layers[-1].weight * 1e6, policy.layers[-1].bias)
+    chances = replace(policy, layers=(*policy.layers[:-1], last)).probabilities(
+        np.ones((2, DIM)), np.ones((2, A))
+    )
+    assert np.isfinite(chances).all()
+
+
+def test_what_cannot_be_decided_is_refused():
+    policy = made()
+    with pytest.raises(UsageError, match="row 1: its mask allows no action"):
+        policy.act(np.ones((2, DIM)), np.array([[True] * A, [a == VOCABULARY.invalid for a in range(A)]]))
+    with pytest.raises(UsageError, match="row 0: the observation gives no finite scores"):
+        policy.act(np.full((1, DIM), np.nan), np.ones((1, A)))
+    with pytest.raises(Mismatch, match="observations"):
+        policy.scores(np.ones((2, DIM + 1)))
+    with pytest.raises(Mismatch, match="masks"):
+        policy.act(np.ones((2, DIM)), np.ones((2, A + 1)))
+
+
+def test_saved_and_loaded_it_is_the_same_and_the_bytes_are_stable(tmp_path):
+    policy = made()
+    one, two = policy.save(tmp_path / "one"), made().save(tmp_path / "two")
+    for name in ("bundle.json", "weights.safetensors"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    loaded = load_policy(one)
+    rows = np.random.default_rng(5).normal(size=(4, DIM))
+    assert (loaded.scores(rows) == policy.scores(rows)).all()
+    assert loaded.card == msgspec.structs.replace(policy.card, weights_hash=loaded.card.weights_hash)
+    assert loaded.card.encoder_files == {"encoder/pca.npz": "one"}
+    assert (loaded.card.dataset_hash, loaded.card.spec_hash, loaded.card.gamma) == (SEALED.hash, "5bec", 0.9)
+
+
+def edit_card(folder, **changes):
+    file = folder / "bundle.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def test_golden_rows_that_do_not_come_out_are_refused(tmp_path):
+    policy = made()
+    golden = msgspec.to_builtins(policy.card.golden)
+    golden["scores"][1][2] += 0.01
+    folder = policy.save(tmp_path / "p")
+    edit_card(folder, golden=golden)
+    with pytest.raises(Mismatch, match=r"golden scores.*off by 0\.01"):
+        load_policy(folder)
+
+
+def test_damaged_and_foreign_bundles_are_refused(tmp_path):
+    folder = made().save(tmp_path / "p")
+    weights = (folder / "weights.safetensors").read_bytes()
+    (folder / "weights.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
+    with pytest.raises(Mismatch, match="it was altered"):
+        load_policy(folder)
+    (folder / "weights.safetensors").unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        load_policy(folder)
+    with pytest.raises(InputError, match="no policy bundle"):
+        load_policy(tmp_path / "nothing")
+    edit_card(folder, schema_version=2)
+    with pytest.raises(Mismatch, match="schema version"):
+        load_policy(folder)
+    (folder / "bundle.json").write_text('{"schema_version": 1}')
+    with pytest.raises(InputError, match="not a policy card"):
+        load_policy(folder)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        lambda first, middle, last: (first, last),
+        lambda first, middle, last: (first, middle, Layer(last.weight[:-1], last.bias[:-1])),
+        lambda first, middle, last: (Layer(first.weight[:, :-1], first.bias), middle, last),
+        lambda first, middle, last: (first, middle, Layer(last.weight, last.bias * np.nan)),
+        lambda *_: (),
+    ],
+)
+def test_weights_that_do_not_fit_the_card_are_refused(tmp_path, layers):
+    policy = made(golden_rows=0)
+    folder = replace(policy, layers=layers(*policy.layers)).save(tmp_path / "p")
+    with pytest.raises(Mismatch):
+        load_policy(folder)
+
+
+def test_it_takes_the_dataset_it_was_trained_on_and_one_with_other_rows():
+    made().check(SEALED)
+    made().check(
+        manifest(seed=9).sealed({}, (0.0, 1.0), {"encoder/pca.npz": "one", "train/actions.npy": "other"})
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "changes", "files"),
+    [
+        (
+            "action vocabulary",
+            {"actions": ("respond", "clarify", "refund", "search", "other", "<invalid>")},
+            "one",
+        ),
+        ("feature layout", {"layout": (FeatureSlice("noise", 0, 2), FeatureSlice("row", 2, DIM))}, "one"),
+        ("observation size", {"layout": (FeatureSlice("row", 0, 4),), "observation_size": 4}, "one"),
+        ("encoder", {"encoder": EncoderRef("minilm", "1", 64, 2)}, "one"),
+        ("encoder", {"encoder": EncoderRef("hashing", "2", 64, 2)}, "one"),
+        ("encoder", {"encoder": None}, "one"),
+        ("encoder files", {}, "fitted on other texts"),
+    ],
+)
+def test_a_dataset_with_other_features_or_actions_is_refused(said, changes, files):
+    other = manifest(**changes).sealed({}, None, {"encoder/pca.npz": files})
+    with pytest.raises(Mismatch, match=f"bc policy, {said}"):
+        made().check(other)
+
+
+def test_it_loads_and_acts_without_torch_and_d3rlpy(tmp_path):
+    folder = made().save(tmp_path / "p")
+    code = (
+        "import sys; sys.modules.update(torch=None, d3rlpy=None)\n"
+        "import numpy as np\nfrom logforge.policy import load_policy\n"
+        f"print(load_policy({str(folder)!r}).act(np.ones((1, {DIM})), np.ones((1, {A}), bool))[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == made().act(np.ones((1, DIM)), np.ones((1, A), bool))[0]

@@ -1,0 +1,308 @@
+"""Training on the chain MDP: the preset finds the way, the bundle is the network, and a run is the same twice."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import random
+import shutil
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import made_chain as chain
+from logforge import optional
+from logforge.exporters import to_mdp_dataset
+from logforge.ope import one_thread
+from logforge.policy import load_policy
+from logforge.schemas.errors import MissingExtra, UnknownName, UsageError
+from logforge.shards import load_shards
+from logforge.training import LEARNERS, TrainConfig, _bundle, _seeded, train
+from made_chain import ALLOWED, CELLS, FORWARD, OFFLINE, VOCABULARY
+
+OBSERVATIONS = np.eye(CELLS, dtype=np.float32)
+MASKS = np.isin(np.arange(VOCABULARY.size), ALLOWED) & np.ones((CELLS, 1), bool)
+
+
+def small(folder, **changes):
+    parts = {
+        "train": chain.walk(12, 0.5, 0),
+        "validation": chain.walk(4, 0.5, 1),
+        "test": chain.walk(6, 0.5, 2),
+    }
+    return chain.write_chain(folder, **{**parts, **changes})
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return small(tmp_path / "chain")
+
+
+def run(dataset, out, **settings):
+    return train(dataset, out=out, **{"updates": 10, "batch_size": 16, "hidden": (8,), **settings})
+
+
+def files(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "train.json"
+    }
+
+
+@pytest.mark.slow
+def test_cql_goes_forward_where_the_log_did_so_one_time_in_four(tmp_path):
+    """The science check: with the preset and +10 at the end, 5 of 5 cells; the clone has nothing to go by."""
+    parts = chain.walk(200, 0.25, 0), chain.walk(10, 0.25, 1), chain.walk(10, 0.25, 2)
+    report = train(chain.write_chain(tmp_path / "chain", *parts), out=tmp_path / "run", updates=1500)
+    cql = load_policy(tmp_path / "run" / "cql")
+    assert (cql.act(OBSERVATIONS[:5], MASKS[:5]) == FORWARD).all()
+    values = cql.scores(OBSERVATIONS[:5])[:, FORWARD]
+    assert (np.diff(values) > 0).all()
+    assert 7 < values[0] < 10
+    clone = load_policy(tmp_path / "run" / "bc")
+    assert np.allclose(clone.probabilities(OBSERVATIONS[:5], MASKS[:5])[:, FORWARD], 0.25, atol=0.1)
+    assert report.policies["cql"]["transitions"] == load_shards(tmp_path / "chain").size
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_bundle_scores_and_chooses_as_d3rlpy_does(dataset, name):
+    import torch
+
+    shard = load_shards(dataset)
+    learner, config = LEARNERS[name], TrainConfig(batch_size=16)
+    buffer = to_mdp_dataset(shard)
+    with one_thread(), _seeded(0):
+        algo = learner.make(optional.import_d3rlpy(), config, 0.99)
+        algo.build_with_dataset(buffer)
+        for _step in range(30):
+            algo.update(buffer.sample_transition_batch(16))
+    bundle = _bundle(name, learner, algo, shard)
+    bundle.verify()
+    rows = np.random.default_rng(0).normal(size=(50, CELLS)).astype(np.float32)
+    scores = bundle.scores(rows)
+    assert [layer.weight.shape for layer in bundle.layers] == [(64, CELLS), (64, 64), (VOCABULARY.size, 64)]
+    assert (scores.argmax(axis=1) == algo.predict(rows)).all()
+    if name == "cql":
+        theirs = [algo.predict_value(rows, np.full(len(rows), a)) for a in range(VOCABULARY.size)]
+        assert np.allclose(scores, np.stack(theirs, axis=1), atol=1e-5)
+    else:
+        with torch.no_grad():
+            theirs = algo.impl.modules.imitator(torch.from_numpy(rows)).probs.numpy()
+        everything = np.ones_like(scores, dtype=bool)
+        everything[:, VOCABULARY.invalid] = False
+        ours = bundle.probabilities(rows, everything)
+        rest = theirs[:, : VOCABULARY.invalid] / theirs[:, : VOCABULARY.invalid].sum(axis=1, keepdims=True)
+        assert np.allclose(ours[:, : VOCABULARY.invalid], rest, atol=1e-5)
+
+
+def test_the_target_is_renewed_and_gamma_is_the_manifests(dataset):
+    made = LEARNERS["cql"].make(optional.import_d3rlpy(), TrainConfig(alpha=0.3), 0.9)
+    assert (made.config.target_update_interval, made.config.gamma, made.config.alpha) == (100, 0.9, 0.3)
+    assert made.config.encoder_factory.hidden_units == [64, 64]
+
+
+def test_the_same_run_twice_gives_the_same_bytes_and_another_seed_others(dataset, tmp_path):
+    run(dataset, tmp_path / "one")
+    np.random.seed(5)
+    run(dataset, tmp_path / "two")
+    run(dataset, tmp_path / "other", seed=1)
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    weights = "cql/weights.safetensors"
+    assert files(tmp_path / "one")[weights] != files(tmp_path / "other")[weights]
+
+
+def test_what_the_caller_had_set_in_torch_and_numpy_stays(dataset, tmp_path):
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        drawn = []
+        for out in (None, tmp_path / "run"):
+            torch.manual_seed(3), np.random.seed(3), random.seed(3)
+            if out:
+                run(dataset, out)
+            drawn.append((torch.rand(1).item(), np.random.rand(), random.random()))
+        assert drawn[0] == drawn[1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_only_the_train_split_is_fitted_and_test_is_never_read(dataset, tmp_path):
+    run(dataset, tmp_path / "one")
+    other = small(tmp_path / "other", validation=chain.walk(3, 0.9, 8), test=chain.walk(9, 0.9, 9))
+    shutil.rmtree(other / "test")
+    run(other, tmp_path / "two")
+    weights = [name for name in files(tmp_path / "one") if name.endswith("safetensors")]
+    assert len(weights) == 3
+    for name in weights:
+        assert files(tmp_path / "one")[name] == files(tmp_path / "two")[name]
+
+
+def test_the_run_folder_tells_what_was_done(dataset, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    ticks = []
+    report = run(dataset, tmp_path / "runs" / "a", progress=lambda *tick: ticks.append(tick))
+    told = json.loads((tmp_path / "runs" / "a" / "train.json").read_text())
+    assert told == json.loads(json.dumps(report.as_dict()))
+    manifest = load_shards(dataset).manifest
+    assert told["dataset"] == {
+        "name": "chain",
+        "path": str(dataset),
+        "hash": manifest.hash,
+        "spec_hash": manifest.spec_hash,
+    }
+    assert told["config"]["updates"] == 10
+    assert told["packages"]["d3rlpy"] == importlib.metadata.version("d3rlpy")
+    assert ticks == [(k, 30, ("cql", "bc", "bc_success")[(k - 1) // 10]) for k in range(1, 31)]
+    rows = [json.loads(line) for line in (tmp_path / "runs" / "a" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["update"] for row in rows] == 3 * list(range(1, 11))
+    last = rows[9]
+    assert {
+        "loss",
+        "td_loss",
+        "conservative_loss",
+        "validation_td_error",
+        "validation_max_q",
+        "possible_high",
+    } <= set(last)
+    assert 0 <= last["validation_match"] <= 1
+    assert last["possible_high"] == pytest.approx(9.9)
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == [
+        "chain",
+        "runs",
+    ]
+    assert capsys.readouterr().out == ""
+    assert "bc_success" in report.render()
+
+
+def test_td_error_on_validation_is_that_of_the_definition(dataset, tmp_path):
+    """By hand: (Q(s, a) − r − γ max over the allowed Q(s', ·))², nothing after a true end."""
+    held = load_shards(dataset, "validation")
+    metrics = run(dataset, tmp_path / "run").policies["cql"]
+    policy, errors = load_policy(tmp_path / "run" / "cql"), []
+    for episode in held.episodes():
+        scores = policy.scores(episode.observations)
+        for step, action in enumerate(episode.actions):
+            ended = episode.terminal and step == len(episode.actions) - 1
+            follow = 0 if ended else max(scores[step + 1, a] for a in ALLOWED)
+            errors.append((scores[step, action] - episode.rewards[step] - 0.99 * follow) ** 2)
+    assert metrics["validation_td_error"] == pytest.approx(np.mean(errors), rel=1e-4)
+
+
+def test_clones_of_success_learn_from_complete_successes_only(tmp_path):
+    """Episode 0 succeeds, 1 is a success that was cut off, 2 failed: only the first is cloned."""
+    parts = chain.walk(3, 1.0, 0)
+    timeouts, terminals = parts.timeouts.copy(), parts.terminals.copy()
+    terminals[9], timeouts[9] = False, True
+    marked = replace(parts, success=np.array([1, 1, 0], np.int8), terminals=terminals, timeouts=timeouts)
+    report = run(small(tmp_path / "chain", train=marked), tmp_path / "run")
+    facts = report.policies["bc_success"]
+    assert (facts["episodes"], facts["transitions"]) == (1, 5)
+    assert report.policies["bc"]["episodes"] == 3
+
+
+def test_without_successes_their_clone_is_left_out_and_that_is_said(tmp_path):
+    none = replace(chain.walk(5, 0.5, 0), success=np.full(5, -1, np.int8))
+    report = run(small(tmp_path / "chain", train=none), tmp_path / "run", algo="bc")
+    assert set(report.policies) == {"bc"}
+    assert not (tmp_path / "run" / "bc_success").exists()
+    assert "bc_success: no complete episode" in report.render()
+
+
+def test_an_unused_action_has_its_place_and_is_never_chosen(dataset, tmp_path):
+    run(dataset, tmp_path / "run")
+    policy = load_policy(tmp_path / "run" / "cql")
+    assert policy.scores(OBSERVATIONS).shape == (CELLS, VOCABULARY.size)
+    assert OFFLINE not in policy.act(OBSERVATIONS, MASKS)
+
+
+def test_notes_say_what_was_not_used(tmp_path):
+    parts = chain.walk(6, 0.5, 0)
+    weighted = replace(parts, weights=np.full(parts.size, 0.5, np.float32))
+    report = run(small(tmp_path / "chain", train=weighted, validation=chain.EMPTY), tmp_path / "run")
+    assert any("sample weights were not used" in note for note in report.notes)
+    assert any("no validation split" in note for note in report.notes)
+    assert any("masks hold when a policy acts" in note for note in report.notes)
+    assert "validation_match" not in report.policies["cql"]
+    assert not any("alpha" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("scale", "alpha", "warned"), [(0.1, 1.0, True), (0.1, 0.3, False), (1.0, 1.0, False), (1, 5.0, True)]
+)
+def test_an_alpha_for_returns_of_another_size_is_warned_of(tmp_path, scale, alpha, warned):
+    """Returns of the chain reach 10; a tenth of them reaches 1."""
+    parts = chain.walk(6, 0.5, 0)
+    scaled = replace(
+        parts, rewards=parts.rewards * np.float32(scale), returns=parts.returns * np.float32(scale)
+    )
+    report = run(small(tmp_path / "chain", train=scaled), tmp_path / "run", alpha=alpha)
+    assert any("alpha" in note for note in report.notes) is warned
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"updates": 0},
+        {"batch_size": 0},
+        {"learning_rate": 0},
+        {"alpha": -1},
+        {"hidden": ()},
+        {"alpha": float("nan")},
+        {"seed": -1},
+    ],
+)
+def test_settings_that_cannot_be_are_refused(dataset, tmp_path, setting):
+    with pytest.raises(UsageError, match=next(iter(setting))):
+        train(dataset, out=tmp_path / "run", **setting)
+
+
+def test_an_unknown_algorithm_is_refused_with_those_there_are(dataset, tmp_path):
+    with pytest.raises(UnknownName, match=r"unknown algorithm 'cpl'. did you mean 'cql'\? valid: cql, bc"):
+        train(dataset, out=tmp_path / "run", algo="cpl")
+
+
+def test_an_empty_train_split_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"train split .* is empty"):
+        run(small(tmp_path / "chain", train=chain.EMPTY), tmp_path / "run")
+
+
+def test_a_folder_that_is_not_a_run_is_not_replaced_and_a_run_is(dataset, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="not a run"):
+        run(dataset, out)
+    assert (out / "thesis.txt").read_text() == "years of work"
+    (out / "thesis.txt").unlink()
+    run(dataset, out)
+    run(dataset, out, algo="bc")
+    assert not (out / "cql").exists()
+
+
+def test_a_run_that_fails_leaves_the_earlier_one(dataset, tmp_path):
+    run(dataset, tmp_path / "run")
+    before = files(tmp_path / "run")
+
+    def stop(done, total, note):
+        if note == "bc":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(dataset, tmp_path / "run", seed=3, progress=stop)
+    assert files(tmp_path / "run") == before
+    assert not (tmp_path / ".run.new").exists()
+
+
+def test_without_d3rlpy_the_extra_is_named(dataset, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "d3rlpy", None)
+    optional.import_d3rlpy.cache_clear()
+    try:
+        with pytest.raises(MissingExtra, match=r'pip install "logforge\[train\]"'):
+            run(dataset, tmp_path / "run")
+    finally:
+        optional.import_d3rlpy.cache_clear()
