@@ -13,8 +13,11 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from logforge.connectors import jsontext
 from logforge.schemas.episode import Reading, Reject
 
+_FIRST_LINES = 20
 HEAD_BYTES = 256 * 1024
 """How much of a file `sniff` gets to see."""
+JSON_SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".log", ".traj", ".jsonlines"})
+"""A file named so is meant to hold JSON, whatever its first line is."""
 BOM = b"\xef\xbb\xbf"
 """The UTF-8 byte order mark, which belongs to the file and to no record."""
 
@@ -98,17 +101,18 @@ class Source:
             return file.read(4096).removeprefix(BOM).lstrip()[:1]
 
     def _is_lines(self) -> bool:
-        """JSON lines, when one of the first two lines is a JSON value on its own; else one value over several lines.
+        """JSON lines, when one of the first lines is a JSON value on its own; else one value over several lines.
 
-        Two lines, because the first may be damaged. A document's second line can be a value on its own by chance only,
-        so then the whole file must fail to be a document as well. An array on a line of its own is an array.
+        Several, because the first may be damaged. A document's later lines can be values on their own by chance, so then
+        the whole file must fail to be a document as well. An array on a line of its own is an array.
         """
-        lines = [line for _, line in islice(self.lines(), 2)]
+        lines = [line for _, line in islice(self.lines(), _FIRST_LINES)]
         is_array = self.first_byte() == b"["
         if len(lines) < 2:
             return not is_array
-        first, second = lines
-        return _is_json(first) or (not is_array and _is_json(second) and isinstance(self.document(), Reject))
+        if _is_json(lines[0]):
+            return True
+        return not is_array and any(map(_is_json, lines[1:])) and isinstance(self.document(), Reject)
 
     def _line_values(self) -> Iterator[tuple[str, Any | Reject]]:
         for number, line in self.lines():
@@ -196,12 +200,18 @@ def excerpt(value: object, limit: int = 200) -> str:
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
 
 
+_LATER_OBJECT = re.compile(rb"\n\s*\{")
+
+Container = Literal["object", "array", "text", "zip", "parquet", "binary", "empty"]
+"""What a file's first bytes are."""
+
+
 class Head(NamedTuple):
     """A first look at a file, made once and shown to every connector."""
 
     name: str
     data: bytes
-    container: Literal["object", "array", "text", "zip", "parquet", "binary", "empty"]
+    container: Container
     keys: dict[str, set[str]]
     """Keys by depth path: "" the first object's own keys, "messages" those of the first object inside it, and so on."""
     members: tuple[str, ...] = ()
@@ -214,9 +224,15 @@ class Head(NamedTuple):
 
 
 def look(path: Path) -> Head:
-    """Read a file's head and list the keys of its first object, even when that object is cut off by the head's end."""
+    """Read a file's head and list the keys of its first object, even when that object is cut off by the head's end.
+
+    Blank beginnings are passed over; so is what stands before the first line that begins with `{`, in a log whose first
+    lines are damaged.
+    """
     with path.open("rb") as file:
         data = file.read(HEAD_BYTES)
+        while data and not data.strip():
+            data = file.read(HEAD_BYTES)
     text = data.removeprefix(BOM).lstrip()
     if not text:
         return Head(path.name, data, "empty", {})
@@ -224,9 +240,15 @@ def look(path: Path) -> Head:
         return Head(path.name, data, "zip", {}, _members(path))
     if data.startswith(b"PAR1"):
         return Head(path.name, data, "parquet", {})
-    if text[:1] not in (b"{", b"["):
-        return Head(path.name, data, "binary" if b"\x00" in text[:1024] else "text", {})
-    return Head(path.name, data, "object" if text[:1] == b"{" else "array", _keys(text))
+    if text[:1] in (b"{", b"["):
+        return Head(path.name, data, "object" if text[:1] == b"{" else "array", _keys(text))
+    kind: Container = "binary" if b"\x00" in text[:1024] else "text"
+    later = _LATER_OBJECT.search(text) if path.suffix.lower() in JSON_SUFFIXES else None
+    return (
+        Head(path.name, data, "object", _keys(text[later.start() + 1 :]))
+        if later
+        else Head(path.name, data, kind, {})
+    )
 
 
 def _members(path: Path) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ episodes → splits → augmented copies (train only) → rewards → states →
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from logforge.actions import ActionSpace
 from logforge.augment import Augmenter, make_augmenter
 from logforge.build_report import BuildReport, LeftOut
 from logforge.conflicts import find_conflicts
+from logforge.discover import label_of
 from logforge.encoders import Encoder, embed, make_encoder
 from logforge.frames import rows_table, tables_of
 from logforge.progress import Tick
@@ -26,17 +28,17 @@ from logforge.quality import validate
 from logforge.reduce import Pca, fit_pca
 from logforge.rewards import load_spec, score
 from logforge.schemas.episode import Episode
-from logforge.schemas.errors import CheckFailed, Problem, UsageError
+from logforge.schemas.errors import CheckFailed, Problem, UnknownName, UsageError
 from logforge.schemas.manifest import EncoderRef, Manifest, SourceRef, Vocabulary
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.tables import QUARANTINE
-from logforge.shards import SplitArrays, load_shards, write_dataset
+from logforge.shards import SPLITS, SplitArrays, load_shards, write_dataset
 from logforge.splits import assign_splits
 from logforge.states import State, StateBuilder, StateConfig
 from logforge.store import Store
 from logforge.transitions import Member, Origin, split_arrays, transition_rows
 
-SPLITS = ("train", "validation", "test")
+_NAME = re.compile(r"[^\W_][\w.-]{0,99}")
 PACKAGES = ("logforge", "numpy", "scikit-learn", "sentence-transformers", "torch")
 """Whose versions a manifest names: those that decide the bytes of the vectors."""
 
@@ -75,9 +77,12 @@ def build_dataset(
     CheckFailed when the store holds nothing to learn from or a rule of schemas/transition.py is broken.
     """
     config = config or BuildConfig()
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no dataset name", "use up to 100 letters, digits, '-', '_' and '.'")
     spec = reward if isinstance(reward, RewardSpec) else load_spec(reward)
     encoder, augmenters = make_encoder(config.encoder), _augmenters(config)
     logged = list(store.episodes())
+    _check_tools(logged, config.retryable)
     splits = assign_splits(_grouping_frame(logged), config.seed, config.fractions)
     split_of = dict(splits.select("episode_id", "split").iter_rows())
     rewards = score(spec, tables_of(logged))
@@ -148,6 +153,13 @@ def _augmenters(config: BuildConfig) -> list[Augmenter]:
         )
     options: dict[str, dict[str, Any]] = {"tool_failure": {"retryable": config.retryable}}
     return [make_augmenter(name, options.get(name, {})) for name in config.augment]
+
+
+def _check_tools(episodes: Iterable[Episode], retryable: Iterable[str]) -> None:
+    used = {step.action for episode in episodes for step in episode.steps if step.kind == "tool"}
+    for tool in retryable:
+        if tool not in used:
+            raise UnknownName("tool", tool, sorted(used))
 
 
 def _left_out(episodes: Iterable[Episode], rewards: pl.DataFrame) -> dict[str, LeftOut]:
@@ -230,6 +242,8 @@ def _encode(
 ) -> tuple[dict[str, SplitArrays], Pca, StateBuilder]:
     """Texts to vectors (each once), PCA fitted on what the train split says, and the arrays of each split."""
     symbols = StateBuilder(config.state, space, config.text_size)
+    if not any(member.split == "train" for member in members):
+        raise UsageError("the train split is empty", "ingest more episodes, or choose another --seed")
     texts = {split: symbols.texts(_states(members, split)) for split in SPLITS}
     vectors = embed(store.con, encoder, set().union(*texts.values()), progress)
     pca = fit_pca(vectors.select(texts["train"]), config.text_size)
@@ -329,6 +343,6 @@ def _record(store: Store, name: str, manifest: Manifest, folder: Path, config: B
             manifest.spec_hash,
             json.dumps(config.as_dict(), sort_keys=True),
             datetime.now(UTC).replace(tzinfo=None),
-            str(folder),
+            label_of(folder, store.path.parent),
         ],
     )

@@ -8,7 +8,7 @@ from typing import Any
 from logforge.quality import validate
 from logforge.queries import require_dataset
 from logforge.schemas.errors import CheckFailed, LogforgeError, Problem
-from logforge.shards import load_shards
+from logforge.shards import SPLITS, load_shards
 from logforge.store import Store
 
 
@@ -33,15 +33,16 @@ class CheckReport:
 def check_dataset(store: Store, name: str) -> CheckReport:
     """Check a dataset. Raises CheckFailed listing every broken rule."""
     require_dataset(store, name)
-    path, hash_ = store.con.sql(
+    label, hash_ = store.con.sql(
         "SELECT path, hash FROM datasets WHERE dataset = ?", params=[name]
     ).fetchall()[0]
+    path = str(store.path.parent / label)
     rows = store.con.sql(
         "SELECT * EXCLUDE (dataset) FROM transitions WHERE dataset = ? ORDER BY episode_id, step",
         params=[name],
     ).pl()
     problems, shards = [], {}
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         try:
             shards[split] = load_shards(path, split)
         except LogforgeError as error:

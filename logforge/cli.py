@@ -6,6 +6,7 @@ Nothing heavy is imported at the top: `logforge --help` loads click alone.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from logforge.progress import printable
 from logforge.schemas.errors import LogforgeError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,13 +43,31 @@ class Commands(click.Group):
             for name, command in self.commands.items()
         }
         try:
-            extra["default_map"] = default_map(Path.cwd(), options)
+            if not {"-h", "--help", "--version"} & set(args):
+                extra["default_map"] = default_map(Path.cwd(), options)
         except LogforgeError as error:
             _fail(error, "--json" in args)
         as_json = "--json" in args
         context = super().make_context(info_name, args, parent, **extra)
         context.obj = as_json
         return context
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """As click's own, but a usage error under `--json` is a JSON document too."""
+        given = extra.get("args") or (args[0] if args else None) or sys.argv[1:]
+        try:
+            return super().main(*args, **{**extra, "standalone_mode": False})
+        except click.ClickException as error:
+            if "--json" in given:
+                click.echo(json.dumps({"error": type(error).__name__, "message": error.format_message()}))
+            error.show()
+            sys.exit(error.exit_code)
+        except click.Abort:
+            click.echo("aborted", err=True)
+            sys.exit(130)
+        except BrokenPipeError:  # whoever read our output has enough of it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error of ours becomes a message and its exit code."""
@@ -60,12 +80,13 @@ class Commands(click.Group):
 def _fail(error: LogforgeError, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(error.as_dict(), default=str, ensure_ascii=False))
-    click.echo(f"error: {error}", err=True)
+    click.echo(f"error: {printable(str(error))}", err=True)
     sys.exit(error.exit_code)
 
 
 def _print(report: Any, as_json: bool) -> None:
-    click.echo(json.dumps(report.as_dict(), default=str, ensure_ascii=False) if as_json else report.render())
+    text = json.dumps(report.as_dict(), default=str, ensure_ascii=False) if as_json else report.render()
+    click.echo(printable(text))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -123,6 +144,7 @@ def ingest(
     Example: logforge ingest ./logs
     """
     from logforge.dry_run import dry_run as plan
+    from logforge.ingestion import check_request
     from logforge.ingestion import ingest as run
     from logforge.progress import bar
     from logforge.store import open_store
@@ -131,8 +153,9 @@ def ingest(
         planned = plan(paths, Path(store).parent, format=format_name)
         _print(planned, as_json)
         sys.exit(planned.exit_code(strict))
+    check_request(paths, format_name)
     with open_store(store) as opened, bar("ingest") as tick:
-        report = run(opened, paths, format=format_name, workers=workers, progress=tick)
+        report = run(opened, paths, format=format_name, workers=workers or os.cpu_count() or 1, progress=tick)
     _print(report, as_json)
     sys.exit(report.exit_code(strict))
 
@@ -140,7 +163,7 @@ def ingest(
 @main.command()
 @STORE
 @click.option("--rule", help="Only this rule.")
-@click.option("--limit", default=50, show_default=True, help="Rows to show.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(0), help="Rows to show.")
 @JSON
 def quarantine(store: str, rule: str | None, limit: int, as_json: bool) -> None:
     """List what was set aside, with place and reason.
@@ -229,7 +252,7 @@ def build_dataset(
     from logforge.store import open_store
 
     config = BuildConfig(**options)
-    with open_store(store) as opened, bar("encode") as tick:
+    with open_store(store, create=False) as opened, bar("encode") as tick:
         report = build_dataset(
             opened,
             reward_spec,
@@ -264,7 +287,7 @@ def check(dataset: str, store: str, as_json: bool) -> None:
 @STORE
 @click.option("--kind", type=click.Choice(["outcome", "contrast"]), help="Only this kind.")
 @click.option("--level", type=click.Choice(["exact", "canonical"]), help="Only this level.")
-@click.option("--limit", default=10, show_default=True, help="Conflicts to show.")
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(0), help="Conflicts to show.")
 @JSON
 def conflicts(
     dataset: str, store: str, kind: str | None, level: str | None, limit: int, as_json: bool

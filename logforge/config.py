@@ -12,6 +12,8 @@ from logforge.schemas.errors import Problem, SpecError
 
 GLOBAL = "store"
 """The one key at the top that every command which takes it gets."""
+PATHS = frozenset({"store", "reward", "out", "vocabulary"})
+"""Keys that name a file or folder; in a config file they are relative to that file's folder."""
 
 
 def find_config(start: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -21,17 +23,27 @@ def find_config(start: Path) -> tuple[Path, dict[str, Any]] | None:
             path = folder / name
             if path.is_file():
                 values = _read(path)
-                table = values if name == "logforge.toml" else values.get("tool", {}).get("logforge")
-                if table is not None:
-                    return path, table
+                if name == "pyproject.toml":
+                    values = _table(_table(values, "tool", path), "logforge", path)
+                if values or name == "logforge.toml":
+                    return path, values
     return None
+
+
+def _table(values: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
+    value = values.get(key, {})
+    if not isinstance(value, dict):
+        raise SpecError([Problem(f"{key} must be a table", str(path))])
+    return value
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError([Problem(f"not valid TOML: {error}", str(path))]) from None
+    except OSError as error:
+        raise SpecError([Problem(f"cannot be read: {error.strerror}", str(path))]) from None
 
 
 def default_map(start: Path, options: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
@@ -51,14 +63,17 @@ def default_map(start: Path, options: Mapping[str, Mapping[str, str]]) -> dict[s
         problems += _unknown(section, options[name], path, f"{name}.") if name in options else []
     if problems:
         raise SpecError(problems)
+    values = {command: {**scalars, **sections.get(command, {})} for command in options}
     return {
         command: {
-            known[key]: value
-            for key, value in {**scalars, **sections.get(command, {})}.items()
-            if key in known
+            known[key]: _placed(key, value, path) for key, value in values[command].items() if key in known
         }
         for command, known in options.items()
     }
+
+
+def _placed(key: str, value: Any, path: Path) -> Any:
+    return str(path.parent / value) if key in PATHS and isinstance(value, str) else value
 
 
 def _unknown(found: Iterable[str], valid: Iterable[str], path: Path, prefix: str) -> list[Problem]:

@@ -9,19 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logforge.connectors import claims, registry
-from logforge.connectors.base import Connector, Head, TakesCompanions, look
+from logforge.connectors.base import JSON_SUFFIXES, Connector, Head, TakesCompanions, look
 from logforge.schemas.errors import InputError
 
-LOG_SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".log", ".traj", ".jsonlines"})
-"""A file named so is meant as a log: when nothing in it can be read, it is quarantined and not merely skipped."""
-
-
-class Found(NamedTuple):
-    """A file to read, the label that its locators carry, and the files that belong to it."""
-
-    path: Path
-    label: str
-    companions: tuple[Path, ...] = ()
+TOOL_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
+"""Folders that hold other programs' files, not logs: each is skipped as one."""
 
 
 class Verdict(NamedTuple):
@@ -34,20 +26,96 @@ class Verdict(NamedTuple):
     detail: str = ""
 
 
+class Found(NamedTuple):
+    """A file to read, the label that its locators carry, and the files that belong to it.
+
+    `verdict` is there when what was found cannot be read at all (a broken link, a folder without permission).
+    """
+
+    path: Path
+    label: str
+    companions: tuple[Path, ...] = ()
+    verdict: Verdict | None = None
+
+
 def find(paths: Iterable[str | Path], home: Path) -> list[Found]:
-    """Every regular file at or below the paths, each once, sorted by label.
+    """Everything at or below the paths, each file once, sorted by label.
 
     A label is the path relative to `home` (the store's folder) when it lies below it, so that a store and its logs can
     move together; else it is the absolute path. Raises InputError when a path does not exist.
     """
-    found: dict[Path, Found] = {}
+    check_paths(paths)
+    home = home.resolve()
+    found: dict[str, Found] = {}
+    for path in map(Path, paths):
+        for file, verdict in _walk(path):
+            label = _label(file, home)
+            found.setdefault(label, Found(file, label, verdict=verdict))
+    return _joined([found[label] for label in sorted(found)])
+
+
+def check_paths(paths: Iterable[str | Path]) -> None:
+    """Raise InputError for a path that does not exist."""
     for path in map(Path, paths):
         if not path.exists():
             raise InputError(str(path), "there is no such file or directory")
-        for file in _walk(path):
-            absolute = file.resolve()
-            found.setdefault(absolute, Found(file, label_of(absolute, home)))
-    return _joined(sorted(found.values(), key=lambda item: item.label))
+
+
+def label_of(path: Path, home: Path) -> str:
+    """How a file is named in locators, always as valid text."""
+    return _label(path.resolve(), home.resolve())
+
+
+def _label(path: Path, home: Path) -> str:
+    name = path.relative_to(home).as_posix() if path.is_relative_to(home) else path.as_posix()
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _skip(rule: str, reason: str) -> Verdict:
+    return Verdict(None, False, rule, reason)
+
+
+def _walk(path: Path) -> Iterator[tuple[Path, Verdict | None]]:
+    """Real paths of the files at or below a path, links followed and no folder entered twice; and, each with a verdict,
+    whatever is no readable file."""
+    if not path.is_dir():
+        yield path.resolve(), _irregular(path)
+        return
+    entered: set[Path] = set()
+    unreadable: list[OSError] = []
+    for name, folders, files in os.walk(path, onerror=unreadable.append, followlinks=True):
+        folder = Path(name).resolve()
+        if folder in entered:
+            folders.clear()
+            continue
+        entered.add(folder)
+        skipped = {below: verdict for below in folders if (verdict := _no_logs(folder / below))}
+        yield from ((folder / below, verdict) for below, verdict in skipped.items())
+        folders[:] = sorted(set(folders) - set(skipped))
+        for file in (folder / below for below in sorted(files)):
+            verdict = _irregular(file)
+            yield (file.resolve() if verdict is None and file.is_symlink() else file), verdict
+    for error in unreadable:
+        reason = f"the folder cannot be read: {error.strerror}"
+        yield Path(error.filename).absolute(), Verdict(None, True, "unreadable_folder", reason)
+
+
+def _no_logs(folder: Path) -> Verdict | None:
+    """Folders not to enter: those of other programs, and logforge's own datasets and runs."""
+    if folder.name in TOOL_FOLDERS:
+        return _skip("tool_folder", "a folder of another program")
+    own = (folder / "manifest.json").is_file() and (folder / "train" / "observations.npy").is_file()
+    if own or ((folder / "train.json").is_file() and (folder / "metrics.jsonl").is_file()):
+        return _skip("own_output", "a dataset or run that logforge wrote")
+    return None
+
+
+def _irregular(file: Path) -> Verdict | None:
+    if file.is_file():
+        return None
+    if file.is_symlink():
+        return _skip("broken_link", "a link to nothing")
+    return _skip("not_a_regular_file", "a pipe, socket or device")
 
 
 def _joined(files: list[Found]) -> list[Found]:
@@ -55,38 +123,39 @@ def _joined(files: list[Found]) -> list[Found]:
     takers = [connector for connector in registry().values() if isinstance(connector, TakesCompanions)]
     if not takers:
         return files
-    by_path = {item.path.resolve(): item for item in files}
+    here = {item.path for item in files}
     taken: set[Path] = set()
     joined = []
     for item in files:
-        wanted = {path.resolve() for taker in takers for path in taker.companions(item.path)}
-        here = sorted(path for path in wanted if path in by_path and path != item.path.resolve())
-        taken |= set(here)
-        joined.append(item._replace(companions=tuple(here)))
-    return [item for item in joined if item.path.resolve() not in taken]
+        wanted = (
+            {path for taker in takers for path in taker.companions(item.path)}
+            if item.verdict is None
+            else set()
+        )
+        companions = tuple(sorted(wanted & here - {item.path}))
+        taken.update(companions)
+        joined.append(item._replace(companions=companions))
+    return [item for item in joined if item.path not in taken]
 
 
-def label_of(path: Path, home: Path) -> str:
-    """How a file is named in locators."""
-    absolute = path.resolve()
-    home = home.resolve()
-    return absolute.relative_to(home).as_posix() if absolute.is_relative_to(home) else absolute.as_posix()
-
-
-def _walk(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
-        return
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        yield from (file for name in sorted(files) if (file := Path(folder, name)).is_file())
+def same_place(label: str, home: Path) -> Found | None:
+    """A source found again by its label, with its companions; None when its file is gone."""
+    path = home / label
+    return (
+        next((item for item in find([path.parent], home) if item.label == label), None)
+        if path.is_file()
+        else None
+    )
 
 
 def judge(path: Path, forced: Connector | None = None) -> Verdict:
     """Which connector reads a file, or why none does."""
-    head = look(path)
+    try:
+        head = look(path)
+    except OSError as error:
+        return Verdict(None, True, "unreadable_file", f"the file cannot be read: {error.strerror}")
     if head.container == "empty":
-        return Verdict(None, path.suffix in LOG_SUFFIXES, "empty_file", "the file is empty")
+        return Verdict(None, path.suffix.lower() in JSON_SUFFIXES, "empty_file", "the file is empty")
     if forced is not None:
         return Verdict(forced, False, "", "")
     found = claims(head)
@@ -97,8 +166,10 @@ def judge(path: Path, forced: Connector | None = None) -> Verdict:
 
 def _unclaimed(path: Path, head: Head) -> Verdict:
     if head.data.startswith((b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd")):
-        return Verdict(None, False, "compressed", "compressed files are not read; unpack it first")
-    if head.container in ("object", "array") and path.suffix in LOG_SUFFIXES:
+        return _skip("compressed", "compressed files are not read; unpack it first")
+    # Named like a log: when nothing in it can be read, it is quarantined and not merely skipped.
+    meant = path.suffix.lower() in JSON_SUFFIXES
+    if head.container in ("object", "array") and meant:
         keys = ", ".join(sorted(head.top)[:12])
         return Verdict(
             None,
@@ -107,9 +178,9 @@ def _unclaimed(path: Path, head: Head) -> Verdict:
             "no connector knows this shape (`logforge formats` lists those known; --format NAME forces one)",
             f"first object's keys: {keys}" if keys else "no object found in it",
         )
-    if path.suffix in LOG_SUFFIXES:
+    if meant:
         return Verdict(None, True, "not_json", "named like a log, but it does not begin like JSON")
-    return Verdict(None, False, "not_a_log", "not a log")
+    return _skip("not_a_log", "not a log")
 
 
 def sha256_of(path: Path, *more: Path) -> str:

@@ -95,9 +95,9 @@ def dry_run(paths: Iterable[str | Path], home: Path, *, format: str | None = Non
 
 
 def _plan(item: Found, format: str | None) -> FilePlan:
-    head = look(item.path)
+    head = Head(item.path.name, b"", "empty", {}) if item.verdict else look(item.path)
     found = claims(head)
-    reading = read_source(Job(item.path, item.label, "", "", 0, format, item.companions))
+    reading = read_source(Job(item.path, item.label, "", "", 0, format, item.companions, item.verdict))
     episodes, reasons = _drain(reading)
     counts = reading.counts
     sure = next((claim.confidence for claim in found if claim.connector.name == reading.format), None)
@@ -108,7 +108,7 @@ def _plan(item: Found, format: str | None) -> FilePlan:
         others=tuple(
             f"{c.connector.name} ({c.confidence:g})" for c in found if c.connector.name != reading.format
         ),
-        evidence=_evidence(head),
+        evidence=item.verdict.reason if item.verdict else _evidence(head),
         records=counts.records,
         kept=counts.kept,
         duplicates=counts.duplicates,

@@ -77,7 +77,7 @@ def explain(store: Store, episode: str, dataset: str | None = None) -> Explanati
     name = dataset or _newest(store)
     require_dataset(store, name)
     prefix, _, number = episode.partition(":")
-    if number and not number.isdigit():
+    if number and not number.isdecimal():
         raise UsageError(f"{episode!r} names no step", "write ID or ID:STEP, for example 4f2a:3")
     identifier = _identify(store, name, prefix)
     rows = store.con.sql(_STEPS, params=[name, identifier]).fetchall()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,26 +17,34 @@ import pyarrow as pa
 import xxhash
 
 from logforge import connectors
-from logforge.discover import Found, find, sha256_of
+from logforge.discover import Found, Verdict, check_paths, find, same_place, sha256_of
 from logforge.frames import concat, rows_table
 from logforge.ingest_report import IngestReport, report_of
-from logforge.ownership import remove_source, resolve
+from logforge.ownership import Orphan, orphans, remove_sources, resolve
+from logforge.progress import Tick, silent
 from logforge.reading import Chunk, Job, SourceReading, read_source, read_whole
-from logforge.schemas.tables import SOURCES
+from logforge.schemas.errors import StoreError
+from logforge.schemas.tables import QUARANTINE, SOURCES
 from logforge.store import Store
-
-Progress = Callable[[int, int, str], None]
-"""Called with bytes done, bytes in all and the source at hand."""
-
-SETTINGS = '{"redaction":"none"}'
-"""What else besides a source's bytes and connector decides the rows it gives."""
 
 STREAM_BYTES = 64 << 20
 """A larger source is read and stored piece by piece in its own transaction."""
 COMMIT_BYTES = 32 << 20
 """Smaller sources share a transaction until together they reach this size."""
+COMMIT_SOURCES = 1000
+"""Or this number."""
 POOL_BYTES = 48 << 20
 """Less than this in all is read without worker processes: starting them would cost more."""
+
+Key = tuple[str, str, str | None, int | None, str]
+"""What a source was read from and with: id, sha256, format, connector version, settings."""
+
+
+def check_request(paths: Iterable[str | Path], format: str | None) -> None:
+    """Raise UnknownName for an unknown format and InputError for a path that does not exist, before anything is made."""
+    if format is not None:
+        connectors.get(format)
+    check_paths(paths)
 
 
 def ingest(
@@ -42,87 +52,141 @@ def ingest(
     paths: Iterable[str | Path],
     *,
     format: str | None = None,
-    workers: int | None = None,
-    progress: Progress | None = None,
+    workers: int = 1,
+    progress: Tick = silent,
 ) -> IngestReport:
     """Read every file at or below `paths` into the store.
 
-    `format` forces a connector by name. `workers` is the number of reading processes (None: one per core for large
-    inputs). Raises UnknownName for an unknown format, InputError for a path that does not exist, StoreError when the
-    store cannot be written. Bad input never raises: it is quarantined.
+    `format` forces a connector by name. `workers` is the number of reading processes; more than one needs the caller's
+    `if __name__ == "__main__":` guard, as every process pool does. Raises UnknownName for an unknown format, InputError
+    for a path that does not exist, StoreError when the store cannot be written. Bad input never raises: it is quarantined.
     """
-    if format is not None:
-        connectors.get(format)
+    paths = list(paths)
+    check_request(paths, format)
     known = _known(store)
-    found = find(paths, store.path.parent)
-    jobs = [job for item in found if _is_ours(item, store) and (job := _job(item, format))]
+    own = {path.resolve() for path in (store.path, store.path.with_name(store.path.name + ".wal"))}
+    found = [item for item in find(paths, store.path.parent) if item.path not in own]
+    jobs = [_job(item, format, progress, index, len(found)) for index, item in enumerate(found)]
     fresh = [job for job in jobs if not _unchanged(job, known)]
-    unchanged = [job.source_id for job in jobs if _unchanged(job, known)]
-    tick = progress or (lambda done, total, label: None)
-    store.con.execute("SET checkpoint_threshold = '4GB'")
-    done = _run(store, fresh, {row[0] for row in known}, workers, tick)
+    kept_as_is = {job.source_id for job in jobs} - {job.source_id for job in fresh}
+    # Small checkpoints rewrite the file again and again; none at all keeps every committed row in memory.
+    store.con.execute("SET checkpoint_threshold = '64MB'")
+    done = _run(store, fresh, workers, progress)
     store.con.execute("CHECKPOINT")
-    return report_of(store, done, unchanged)
+    return report_of(store, sorted(done), sorted(kept_as_is - done))
 
 
-def _is_ours(item: Found, store: Store) -> bool:
-    """The store itself and its write-ahead log may lie among the logs."""
-    return not item.path.resolve().as_posix().startswith(store.path.resolve().as_posix())
+def _known(store: Store) -> set[Key]:
+    rows = store.con.sql("SELECT source_id, sha256, format, connector_version, settings FROM sources")
+    return set(rows.fetchall())
 
 
-def _known(store: Store) -> set[tuple[str, str, str | None, int | None, str]]:
-    return set(
-        store.con.sql("SELECT source_id, sha256, format, connector_version, settings FROM sources").fetchall()
-    )
+def _settings(format: str | None) -> str:
+    """What else besides a source's bytes and connector decides the rows it gives."""
+    return json.dumps({"format": format, "redaction": "none"})
 
 
-def _job(item: Found, format: str | None) -> Job:
-    identifier = xxhash.xxh3_128_hexdigest(item.label.encode("utf-8", "surrogateescape"))
-    size = sum(path.stat().st_size for path in (item.path, *item.companions))
-    digest = sha256_of(item.path, *item.companions)
+def _job(item: Found, format: str | None, tick: Tick, index: int, total: int) -> Job:
+    tick(index, total, f"looking at {item.label}")
+    identifier = xxhash.xxh3_128_hexdigest(item.label.encode())
+    if item.verdict is not None:
+        return Job(item.path, item.label, identifier, "", 0, format, verdict=item.verdict)
+    try:
+        size = sum(path.stat().st_size for path in (item.path, *item.companions))
+        digest = sha256_of(item.path, *item.companions)
+    except OSError as error:
+        verdict = Verdict(None, True, "unreadable_file", f"the file cannot be read: {error.strerror}")
+        return Job(item.path, item.label, identifier, "", 0, format, verdict=verdict)
     return Job(item.path, item.label, identifier, digest, size, format, item.companions)
 
 
-def _unchanged(job: Job, known: set[tuple[str, str, str | None, int | None, str]]) -> bool:
+def _unchanged(job: Job, known: set[Key]) -> bool:
     """Same bytes, read by the same version of the same connector with the same settings."""
-    if job.format is not None:
-        versions: list[tuple[str | None, int | None]] = [(job.format, connectors.get(job.format).version)]
-    else:
-        versions = [(name, connector.version) for name, connector in connectors.registry().items()]
-        versions.append((None, connectors.registry_version()))
-    return any((job.source_id, job.sha256, *version, SETTINGS) in known for version in versions)
+    versions: list[tuple[str | None, int]] = [(n, c.version) for n, c in connectors.registry().items()]
+    versions.append((None, connectors.registry_version()))
+    return any((job.source_id, job.sha256, *version, _settings(job.format)) in known for version in versions)
 
 
-def _run(store: Store, jobs: list[Job], known: set[str], workers: int | None, tick: Progress) -> list[str]:
-    """Read and store the jobs, then those whose copies came free. Returns the ids of the sources read."""
-    done: list[str] = []
-    total = sum(job.size for job in jobs)
-    finished = 0
-    while jobs:
-        heirs: set[str] = set()
+@dataclass
+class _Meter:
+    """Bytes done of those to read, and the callback that shows them."""
+
+    tick: Tick
+    total: int
+    done: int = 0
+
+    def show(self, part: int, label: str) -> None:
+        """Show a part of the batch at hand as done."""
+        self.tick(min(self.done + part, self.total), self.total, label)
+
+    def add(self, size: int, label: str) -> None:
+        """Count a batch as done."""
+        self.done += size
+        self.show(0, label)
+
+
+def _run(store: Store, jobs: list[Job], workers: int, tick: Tick) -> set[str]:
+    """Read and store the jobs, then the sources whose copies of ownerless episodes take over. Returns the ids read."""
+    done: set[str] = set()
+    tried: set[str] = set()
+    while True:
+        meter = _Meter(tick, sum(job.size for job in jobs))
         for batch in _batches(_readings(jobs, workers)):
-            heirs |= _commit(store, batch, known)
-            done += [reading.job.source_id for reading in batch]
-            finished += sum(reading.job.size for reading in batch)
-            tick(min(finished, total), total, batch[-1].job.label)
-        known = known | set(done)
-        read = set(done)
-        jobs = [job for job in _heir_jobs(store, heirs) if job.source_id not in read]
-    return done
+            _commit(store, batch, meter)
+            done |= {reading.job.source_id for reading in batch}
+            meter.add(sum(reading.job.size for reading in batch), batch[-1].job.label)
+        jobs = _successors(store, tried)
+        tried |= {job.source_id for job in jobs}
+        if not jobs:
+            return done
 
 
-def _heir_jobs(store: Store, labels: set[str]) -> Iterator[Job]:
+def _successors(store: Store, tried: set[str]) -> list[Job]:
+    """The sources whose copies take over the ownerless episodes: of each, the best whose file is there.
+
+    A copy whose file is gone cannot be read again; that is said in the quarantine.
+    """
     home = store.path.resolve().parent
-    for label in sorted(labels):
-        if (path := home / label).is_file():
-            yield _job(Found(path, label), None)
+    chosen: dict[str, Job] = {}
+    gone: list[Orphan] = []
+    for copies in orphans(store).values():
+        places = ((copy, same_place(copy.path, home)) for copy in copies if copy.source_id not in tried)
+        found = next(((copy, place) for copy, place in places if place is not None), None)
+        if found is None:
+            gone.append(copies[0])
+        elif found[0].source_id not in chosen:
+            copy, place = found
+            chosen[copy.source_id] = _job(place, json.loads(copy.settings)["format"], silent, 0, 1)
+    if not chosen:
+        _say_gone(store, gone)
+    return list(chosen.values())
 
 
-def _readings(jobs: list[Job], workers: int | None) -> Iterator[SourceReading]:
+def _say_gone(store: Store, gone: list[Orphan]) -> None:
+    said = store.con.sql("SELECT episode_id FROM quarantine WHERE rule = 'copy_gone' ORDER BY 1").fetchall()
+    if [row[0] for row in said] == sorted(copy.episode_id for copy in gone):
+        return
+    with store.transaction():
+        store.con.execute("DELETE FROM quarantine WHERE rule = 'copy_gone'")
+        rows = [
+            {
+                "level": "part",
+                "source_id": copy.source_id,
+                "episode_id": copy.episode_id,
+                "locator": copy.path,
+                "reason": "the file that held this episode is gone, and the file it was stored from no longer has it",
+                "rule": "copy_gone",
+                "records": 0,
+            }
+            for copy in gone
+        ]
+        store.insert("quarantine", rows_table(QUARANTINE, rows))
+
+
+def _readings(jobs: list[Job], workers: int) -> Iterator[SourceReading]:
     """The jobs' readings in their order; large sources come unread, the others whole."""
-    if workers is None:
-        workers = os.cpu_count() or 1 if sum(job.size for job in jobs) >= POOL_BYTES else 1
-    pool = ProcessPoolExecutor(workers, get_context("forkserver")) if workers > 1 and len(jobs) > 1 else None
+    many = workers > 1 and len(jobs) > 1 and sum(job.size for job in jobs) >= POOL_BYTES
+    pool = ProcessPoolExecutor(workers, get_context("forkserver")) if many else None
     with pool or nullcontext():
         waiting: list[Future[SourceReading] | SourceReading] = []
         for job in jobs:
@@ -137,7 +201,11 @@ def _readings(jobs: list[Job], workers: int | None) -> Iterator[SourceReading]:
 
 
 def _ready(item: Future[SourceReading] | SourceReading) -> SourceReading:
-    return item.result() if isinstance(item, Future) else item
+    try:
+        return item.result() if isinstance(item, Future) else item
+    except BrokenProcessPool:
+        reason = "a reading process died (out of memory, or the caller lacks a __main__ guard)"
+        raise StoreError("ingest", reason, "use --workers 1; what was stored so far is whole") from None
 
 
 def _batches(readings: Iterator[SourceReading]) -> Iterator[list[SourceReading]]:
@@ -150,21 +218,19 @@ def _batches(readings: Iterator[SourceReading]) -> Iterator[list[SourceReading]]
             continue
         batch.append(reading)
         size += reading.job.size
-        if size >= COMMIT_BYTES or len(batch) >= 1000:
+        if size >= COMMIT_BYTES or len(batch) >= COMMIT_SOURCES:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
 
 
-def _commit(store: Store, readings: list[SourceReading], known: set[str]) -> set[str]:
-    """Store some sources in one transaction. Returns the paths of sources to read again."""
-    heirs: set[str] = set()
+def _commit(store: Store, readings: list[SourceReading], meter: _Meter) -> None:
+    """Store some sources in one transaction, in place of what they brought before."""
     lost: Counter[str] = Counter()
+    stored = 0
     with store.transaction():
-        for reading in readings:
-            if reading.job.source_id in known:
-                heirs |= set(remove_source(store, reading.job.source_id))
+        remove_sources(store, [reading.job.source_id for reading in readings])
         for chunk in _merged(readings):
             resolved = resolve(store, chunk)
             lost.update(resolved.lost)
@@ -173,32 +239,34 @@ def _commit(store: Store, readings: list[SourceReading], known: set[str]) -> set
             store.insert("steps", resolved.tables.steps)
             store.insert("copies", resolved.copies)
             store.insert("quarantine", chunk.quarantine)
+            stored += resolved.tables.messages.nbytes
+            meter.show(stored, readings[-1].job.label)
         store.insert("sources", rows_table(SOURCES, [_source_row(reading) for reading in readings]))
         for source_id, records in lost.items():
             store.con.execute(
                 "UPDATE sources SET kept = kept - ?, duplicates = duplicates + ? WHERE source_id = ?",
                 [records, records, source_id],
             )
-    return heirs
 
 
 def _merged(readings: list[SourceReading]) -> Iterator[Chunk]:
-    """One chunk for all readings where no episode comes twice; else each on its own, so that copies meet in turn."""
+    """All readings' chunks as one, but those that hold an episode another holds too: these come in turn, so that copies
+    meet."""
     if len(readings) == 1:
         yield from readings[0].chunks
         return
     chunks = [chunk for reading in readings for chunk in reading.chunks]
-    ids = pa.chunked_array(
-        [c for chunk in chunks for c in chunk.copies["episode_id"].chunks], type=pa.string()
-    )
-    if len(ids.unique()) < len(ids):
-        yield from chunks
-        return
-    yield Chunk(
-        concat([chunk.tables for chunk in chunks]),
-        pa.concat_tables([chunk.copies for chunk in chunks]),
-        pa.concat_tables([chunk.quarantine for chunk in chunks]),
-    )
+    counts = Counter(identifier for chunk in chunks for identifier in chunk.copies["episode_id"].to_pylist())
+    twice = {identifier for identifier, count in counts.items() if count > 1}
+    alone = [bool(twice) and not twice.isdisjoint(chunk.copies["episode_id"].to_pylist()) for chunk in chunks]
+    together = [chunk for chunk, single in zip(chunks, alone, strict=True) if not single]
+    if together:
+        yield Chunk(
+            concat([chunk.tables for chunk in together]),
+            pa.concat_tables([chunk.copies for chunk in together]),
+            pa.concat_tables([chunk.quarantine for chunk in together]),
+        )
+    yield from (chunk for chunk, single in zip(chunks, alone, strict=True) if single)
 
 
 def _source_row(reading: SourceReading) -> dict[str, object]:
@@ -210,7 +278,7 @@ def _source_row(reading: SourceReading) -> dict[str, object]:
         "connector_version": reading.connector_version,
         "bytes": job.size,
         "sha256": job.sha256,
-        "settings": SETTINGS,
+        "settings": _settings(job.format),
         "records": counts.records,
         "kept": counts.kept,
         "duplicates": counts.duplicates,

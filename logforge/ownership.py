@@ -1,10 +1,13 @@
 """Who owns an episode that several sources hold: the copy with the smallest (first timestamp, sha256, path).
 
-So the stored rows do not depend on the order in which files arrive.
+So the stored rows do not depend on the order in which files arrive. When the owner's source goes, the best copy that is
+left takes over: its source is read again (`orphans` says which).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,41 +23,37 @@ class Resolved(NamedTuple):
 
     tables: Tables
     copies: pa.Table
-    lost: dict[str, int]
+    lost: Counter[str]
     """Records that turn from kept into duplicates, by source id (sources of this chunk and stored ones)."""
 
 
 def resolve(store: Store, chunk: Chunk) -> Resolved:
     """Decide the owner of each of the chunk's episodes against the copies stored, and make room for new owners."""
-    rivals = _rivals(store, chunk.copies)
-    if not rivals:
-        return Resolved(chunk.tables, chunk.copies, {})
-    newcomers = chunk.copies.to_pylist()
-    lost: dict[str, int] = {}
+    owners = _owners(store, chunk.copies)
+    lost: Counter[str] = Counter()
+    if not owners:
+        return Resolved(chunk.tables, chunk.copies, lost)
     losers: set[str] = set()
-    for copy in newcomers:
-        owner = rivals.get(copy["episode_id"])
+    dethroned: list[str] = []
+    for copy in chunk.copies.to_pylist():
+        owner = owners.get(copy["episode_id"])
         if owner is None:
             continue
-        loser = copy if _rank(owner) <= _rank(copy) else owner
-        lost[loser["source_id"]] = lost.get(loser["source_id"], 0) + loser["records"]
-        if loser is copy:
-            losers.add(copy["episode_id"])
-        else:
-            _dethrone(store, owner)
+        stays = _rank(owner) <= _rank(copy)
+        loser = copy if stays else owner
+        lost[loser["source_id"]] += loser["records"]
+        (losers.add if stays else dethroned.append)(copy["episode_id"])
+    _dethrone(store, dethroned)
     return Resolved(_without(chunk.tables, losers), _copies(chunk.copies, losers), lost)
 
 
-def _rivals(store: Store, copies: pa.Table) -> dict[str, dict[str, Any]]:
+def _owners(store: Store, copies: pa.Table) -> dict[str, dict[str, Any]]:
     """The stored owners of the chunk's episodes."""
     if not len(copies):
         return {}
-    store.con.register("_copies", copies)
-    rows = store.arrow(
-        "SELECT * FROM copies WHERE owner AND episode_id IN (SELECT episode_id FROM _copies)"
-    ).to_pylist()
-    store.con.unregister("_copies")
-    return {row["episode_id"]: row for row in rows}
+    ids = copies["episode_id"].combine_chunks()
+    query = "SELECT * FROM copies WHERE owner AND episode_id IN (SELECT unnest(?))"
+    return {row["episode_id"]: row for row in store.arrow(query, [ids.to_pylist()]).to_pylist()}
 
 
 def _rank(copy: dict[str, Any]) -> tuple[bool, Any, str, str]:
@@ -63,11 +62,11 @@ def _rank(copy: dict[str, Any]) -> tuple[bool, Any, str, str]:
     return (started is None, started, copy["sha256"], copy["path"])
 
 
-def _dethrone(store: Store, owner: dict[str, Any]) -> None:
-    identifier = [owner["episode_id"]]
-    for table in ("episodes", "messages", "steps"):
-        store.con.execute(f"DELETE FROM {table} WHERE episode_id = ?", identifier)
-    store.con.execute("UPDATE copies SET owner = false WHERE episode_id = ?", identifier)
+def _dethrone(store: Store, ids: list[str]) -> None:
+    if ids:
+        for table in ("episodes", "messages", "steps"):
+            store.con.execute(f"DELETE FROM {table} WHERE episode_id IN (SELECT unnest(?))", [ids])
+        store.con.execute("UPDATE copies SET owner = false WHERE episode_id IN (SELECT unnest(?))", [ids])
 
 
 def _without(tables: Tables, losers: set[str]) -> Tables:
@@ -80,22 +79,36 @@ def _copies(copies: pa.Table, losers: set[str]) -> pa.Table:
     return copies.set_column(copies.schema.get_field_index("owner"), "owner", owner)
 
 
-def remove_source(store: Store, source_id: str) -> list[str]:
-    """Delete everything a source brought. Returns the paths of sources that hold copies of what it owned.
-
-    Those sources are marked as not ingested (their sha256 is emptied), so that the run reads them again and the copies
-    they hold take over.
-    """
-    con = store.con
-    owned = "SELECT episode_id FROM episodes WHERE source_id = ?"
-    heirs = con.sql(
-        f"SELECT DISTINCT source_id, path FROM copies WHERE NOT owner AND source_id <> ? AND episode_id IN ({owned})",
-        params=[source_id, source_id],
-    ).fetchall()
+def remove_sources(store: Store, source_ids: Collection[str]) -> None:
+    """Delete everything some sources brought. Episodes that others hold copies of are ownerless then (see `orphans`)."""
+    ids = [sorted(source_ids)]
+    if not source_ids:
+        return
+    owned = "SELECT episode_id FROM episodes WHERE source_id IN (SELECT unnest(?))"
     for table in ("messages", "steps"):
-        con.execute(f"DELETE FROM {table} WHERE episode_id IN ({owned})", [source_id])
+        store.con.execute(f"DELETE FROM {table} WHERE episode_id IN ({owned})", ids)
     for table in ("episodes", "copies", "quarantine", "sources"):
-        con.execute(f"DELETE FROM {table} WHERE source_id = ?", [source_id])
-    for heir, _ in heirs:
-        con.execute("UPDATE sources SET sha256 = '' WHERE source_id = ?", [heir])
-    return [path for _, path in heirs]
+        store.con.execute(f"DELETE FROM {table} WHERE source_id IN (SELECT unnest(?))", ids)
+
+
+class Orphan(NamedTuple):
+    """A copy of an episode that no source owns, with the settings its source was read with."""
+
+    episode_id: str
+    source_id: str
+    path: str
+    settings: str
+
+
+def orphans(store: Store) -> dict[str, list[Orphan]]:
+    """The copies of every ownerless episode, by episode, the best first."""
+    rows = store.con.sql(
+        "SELECT c.episode_id, c.source_id, c.path, s.settings FROM copies c JOIN sources s USING (source_id) "
+        "WHERE c.episode_id IN (SELECT episode_id FROM copies GROUP BY 1 HAVING NOT bool_or(owner)) "
+        "ORDER BY c.episode_id, c.started_at NULLS LAST, c.sha256, c.path"
+    ).fetchall()
+    found: dict[str, list[Orphan]] = {}
+    for row in rows:
+        orphan = Orphan(*row)
+        found.setdefault(orphan.episode_id, []).append(orphan)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,17 +12,23 @@ Tick = Callable[[int, int, str], None]
 """Called with the amount done, the amount in all and a word on what is at hand."""
 
 _EVERY_S = 0.1
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def _silent(done: int, total: int, note: str = "") -> None:
-    """No terminal, no bar."""
+def printable(text: str) -> str:
+    """Text from a log, safe for a terminal: control characters and direction overrides become a visible dot."""
+    return _CONTROL.sub("·", text)
+
+
+def silent(done: int, total: int, note: str = "") -> None:
+    """A progress callback that says nothing."""
 
 
 @contextmanager
 def bar(title: str) -> Iterator[Tick]:
     """A callback that draws the progress of `title` with its share, speed and time left."""
     if not sys.stderr.isatty():
-        yield _silent
+        yield silent
         return
     start = last = time.monotonic()
 
@@ -34,7 +41,7 @@ def bar(title: str) -> Iterator[Tick]:
         share = done / total if total else 1.0
         left = (now - start) / share - (now - start) if share else 0.0
         blocks = "█" * int(24 * share)
-        line = f"{title} {blocks:░<24} {share:4.0%}  {left:5.0f} s left  {note[-30:]}"
+        line = f"{title} {blocks:░<24} {share:4.0%}  {left:5.0f} s left  {printable(note)[-30:]}"
         sys.stderr.write(f"\r\x1b[K{line}")
         sys.stderr.flush()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from logforge.schemas.errors import UsageError
+from logforge.schemas.errors import StoreError, UsageError
 
 FILES = {
     "support.jsonl": "logs/support.jsonl",
@@ -30,7 +31,7 @@ class Project:
 
     def render(self) -> str:
         """For people: what is there and what to do next."""
-        where = "" if self.folder == "." else f"  cd {self.folder}\n"
+        where = "" if self.folder == "." else f"  cd {shlex.quote(self.folder)}\n"
         return (
             "\n".join(f"wrote {path}" for path in self.written)
             + f"\n\nnext:\n{where}  logforge ingest logs\n  logforge build-dataset --reward reward.yaml\n"
@@ -48,6 +49,9 @@ def init_project(folder: str | Path) -> Project:
         )
     for template, place in FILES.items():
         target = root / place
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(files("logforge.templates").joinpath(template).read_bytes())
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(files("logforge.templates").joinpath(template).read_bytes())
+        except OSError as error:
+            raise StoreError(str(target), f"cannot be written: {error.strerror}") from None
     return Project(str(folder), tuple(str(root / place) for place in FILES.values()))

@@ -14,7 +14,7 @@ from logforge import connectors
 from logforge.conflicts import ConflictView, render, sides
 from logforge.exporters import export
 from logforge.rewards import compile_query, load_spec
-from logforge.schemas.errors import UnknownName
+from logforge.schemas.errors import UnknownName, UsageError
 from logforge.store import Store
 from logforge.tabulate import table
 
@@ -75,7 +75,10 @@ class Text:
 
 
 def run_query(store: Store, query: str) -> Listing:
-    """The rows of a user's query. Raises UsageError with the engine's message when it is wrong."""
+    """The rows of a user's query, which can read and write no file. Raises UsageError with the engine's message when it is wrong."""
+    if not query.strip():
+        raise UsageError("the query is empty", "for example: SELECT * FROM sources")
+    store.con.execute("SET enable_external_access = false")
     return Listing(store.sql(query))
 
 

@@ -9,21 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyarrow.lib import ArrowException
 
 from logforge.connectors import get, registry_version
 from logforge.connectors.base import Source, excerpt
-from logforge.discover import judge
+from logforge.discover import Verdict, judge
 from logforge.frames import Tables, rows_table, tables_of
 from logforge.schemas.episode import Episode, Reading, Reject, Skip
 from logforge.schemas.tables import COPIES, QUARANTINE
 
-CHUNK_MESSAGES = 20_000
-"""A source is handed on in pieces of about so many messages, which bounds the memory of a large one."""
+CHUNK_WEIGHT = 20_000
+"""A source is handed on in pieces of about so many messages (one of 1,000 characters counts twice, and so on) and
+rejects, which bounds the memory of a large one."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A source to read. `format` forces a connector by name."""
+    """A source to read. `format` forces a connector by name; `verdict` is there when nothing can be read."""
 
     path: Path
     label: str
@@ -32,6 +34,7 @@ class Job:
     size: int
     format: str | None = None
     companions: tuple[Path, ...] = ()
+    verdict: Verdict | None = None
 
 
 @dataclass
@@ -89,7 +92,7 @@ def read_whole(job: Job) -> SourceReading:
 
 
 def _chunks(reading: SourceReading) -> Iterator[Chunk]:
-    job, counts = reading.job, reading.counts
+    counts = reading.counts
     episodes: list[Episode] = []
     rejects: list[Reject] = []
     seen: set[str] = set()
@@ -102,18 +105,19 @@ def _chunks(reading: SourceReading) -> Iterator[Chunk]:
             seen.add(item.episode_id)
             counts.kept += item.records
             episodes.append(item)
-            size += len(item.messages)
+            size += sum(1 + len(message.content or "") // 1000 for message in item.messages)
         elif isinstance(item, Reject):
             counts.quarantined += item.records if item.level == "record" else 0
             rejects.append(item)
+            size += 1
         elif isinstance(item, Skip):
             counts.skip_reasons[item.reason] += item.records
         else:
             counts.duplicates += item.records
-        if size >= CHUNK_MESSAGES:
-            yield _chunk(job, episodes, rejects)
+        if size >= CHUNK_WEIGHT:
+            yield _chunk(reading, episodes, rejects)
             episodes, rejects, size = [], [], 0
-    yield _chunk(job, episodes, rejects)
+    yield _chunk(reading, episodes, rejects)
 
 
 def _read(reading: SourceReading) -> Iterator[Reading]:
@@ -122,7 +126,7 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
     A connector must not raise; if one does, the rest of the file is quarantined as one record and the run goes on.
     """
     job = reading.job
-    verdict = judge(job.path, get(job.format) if job.format else None)
+    verdict = job.verdict or judge(job.path, get(job.format) if job.format else None)
     connector = verdict.connector
     if connector is None:
         reading.connector_version = registry_version()
@@ -149,12 +153,42 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
         yield Reject(locator=job.label, reason="holds no record", rule="no_records")
 
 
-def _chunk(job: Job, episodes: list[Episode], rejects: list[Reject]) -> Chunk:
+def _chunk(reading: SourceReading, episodes: list[Episode], rejects: list[Reject]) -> Chunk:
+    job = reading.job
+    try:
+        tables = tables_of(episodes, job.source_id)
+    except (ArrowException, TypeError, UnicodeError, OverflowError):
+        episodes, unfit = _storable(reading, episodes)
+        rejects, tables = rejects + unfit, tables_of(episodes, job.source_id)
     return Chunk(
-        tables=tables_of(episodes, job.source_id),
+        tables=tables,
         copies=rows_table(COPIES, [_copy_row(job, episode) for episode in episodes]),
         quarantine=rows_table(QUARANTINE, [_quarantine_row(job, reject) for reject in rejects]),
     )
+
+
+def _storable(reading: SourceReading, episodes: list[Episode]) -> tuple[list[Episode], list[Reject]]:
+    """The episodes whose values fit the tables, and a reject for each of the others."""
+    fit: list[Episode] = []
+    unfit: list[Reject] = []
+    for episode in episodes:
+        try:
+            tables_of([episode])
+            fit.append(episode)
+        except (ArrowException, TypeError, UnicodeError, OverflowError) as error:
+            reading.counts.kept -= episode.records
+            reading.counts.quarantined += episode.records
+            reason = "the connector gave a value of the wrong type"
+            unfit.append(
+                Reject(
+                    locator=episode.locator,
+                    reason=reason,
+                    rule="unfit_value",
+                    detail=str(error),
+                    records=episode.records,
+                )
+            )
+    return fit, unfit
 
 
 def _copy_row(job: Job, episode: Episode) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,14 +23,20 @@ VERSION = 1
 """Of the tables' layout; a store of another version is refused."""
 
 _BATCH_EPISODES = 512
+_UNFRAMED = re.compile(r"\b(?:INTERVAL|BIT|UNION)\b|TIME WITH TIME ZONE")
+_FOREIGN = "this DuckDB file is no logforge store"
 
 
 class Store:
     """An open store. Use as a context manager; `con` is the DuckDB connection."""
 
-    def __init__(self, path: str | Path = DEFAULT_PATH, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str | Path = DEFAULT_PATH, *, read_only: bool = False, create: bool = True
+    ) -> None:
         self.path = Path(path)
-        if read_only and not self.path.exists():
+        if str(path).startswith(":"):
+            raise StoreError(str(path), "a store is a file", "name one with --store")
+        if (read_only or not create) and not self.path.exists():
             raise StoreError(str(self.path), "there is no store here", "run `logforge ingest LOGS` first")
         self.con = _connect(self.path, read_only)
         try:
@@ -53,27 +60,32 @@ class Store:
         self.con.close()
 
     def _create(self) -> None:
-        self.con.execute("CREATE TABLE IF NOT EXISTS store_version (version INTEGER)")
-        if not self.con.sql("SELECT * FROM store_version").fetchall():
-            with self.transaction():
-                for table in TABLES.values():
-                    columns = ", ".join(f'"{column.name}" {column.type}' for column in table.columns)
-                    self.con.execute(f"CREATE TABLE IF NOT EXISTS {table.name} ({columns})")
-                self.con.execute(
-                    "CREATE OR REPLACE VIEW transitions_latest AS SELECT * FROM transitions WHERE dataset = "
-                    "(SELECT dataset FROM datasets ORDER BY created_at DESC, dataset LIMIT 1)"
-                )
-                self.con.execute("INSERT INTO store_version VALUES (?)", [VERSION])
+        """Make the tables in an empty file. A DuckDB file of somebody else's is left as it is."""
+        rows = self.con.sql("SELECT table_name FROM information_schema.tables").fetchall()
+        if "store_version" in {row[0] for row in rows}:
+            return
+        if rows:
+            raise StoreError(str(self.path), _FOREIGN, "name another file with --store")
+        with self.transaction():
+            self.con.execute("CREATE TABLE store_version (version INTEGER)")
+            for table in TABLES.values():
+                columns = ", ".join(f'"{column.name}" {column.type}' for column in table.columns)
+                self.con.execute(f"CREATE TABLE {table.name} ({columns})")
+            self.con.execute(
+                "CREATE VIEW transitions_latest AS SELECT * FROM transitions WHERE dataset = "
+                "(SELECT dataset FROM datasets ORDER BY created_at DESC, dataset LIMIT 1)"
+            )
+            self.con.execute("INSERT INTO store_version VALUES (?)", [VERSION])
 
     def _check_version(self) -> None:
         try:
             found = self.con.sql("SELECT version FROM store_version").fetchall()
         except duckdb.CatalogException:
-            raise StoreError(str(self.path), "this DuckDB file is no logforge store") from None
+            raise StoreError(str(self.path), _FOREIGN) from None
         if found != [(VERSION,)]:
             raise StoreError(
                 str(self.path),
-                f"the store has layout {found}, this logforge reads {VERSION}",
+                f"the store has layout {found[0][0] if found else 'unknown'}, this logforge reads {VERSION}",
                 "ingest the logs again into a new store",
             )
 
@@ -98,25 +110,30 @@ class Store:
         """Append rows; columns are matched by name. Lists of (key, value) become maps where the table has maps."""
         if not len(rows):
             return
-        incoming = rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
+        # A local name, found by DuckDB's replacement scan: a registered table would be held until the commit.
+        incoming = (rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows).combine_chunks()
         maps = [
             f"map_from_entries({column.name}) AS {column.name}"
             for column in TABLES[table].columns
             if column.type.startswith("MAP") and not pa.types.is_map(incoming.schema.field(column.name).type)
         ]
         replace = f"REPLACE ({', '.join(maps)})" if maps else ""
-        self.con.register("_incoming", incoming)
-        self.con.execute(f"INSERT INTO {table} BY NAME SELECT * {replace} FROM _incoming")
-        self.con.unregister("_incoming")
+        self.con.execute(f"INSERT INTO {table} BY NAME SELECT * {replace} FROM incoming")
 
     def sql(self, query: str) -> pl.DataFrame:
-        """The result of a query. Raises UsageError with DuckDB's own message when the query is wrong."""
+        """The result of a query. Raises UsageError with DuckDB's own message when the query is wrong.
+
+        Types that a frame cannot hold (intervals, bits, unions) come as text, blobs as hexadecimal text.
+        """
         try:
-            result = self.con.sql(query)
-        except duckdb.Error as error:
+            result: duckdb.DuckDBPyRelation | None = self.con.sql(query)
+            if result is None:  # a statement without rows
+                return pl.DataFrame()
+            shown = [_shown(name, str(kind)) for name, kind in zip(result.columns, result.types, strict=True)]
+            rows: pl.DataFrame = result.project(", ".join(shown)).pl()
+            return rows
+        except (duckdb.Error, pl.exceptions.PolarsError) as error:
             raise UsageError(f"the query failed: {error}") from None
-        rows: pl.DataFrame = result.pl() if result is not None else pl.DataFrame()
-        return rows
 
     def tables(self, where: str = "true", parameters: Iterable[object] = ()) -> Tables:
         """Episodes that meet a condition of ours (never of log text), with their messages and steps, ordered by id."""
@@ -146,12 +163,19 @@ class Store:
             yield from episodes_of(self.tables("episode_id IN (SELECT unnest(?))", [batch]))
 
 
+def _shown(name: str, kind: str) -> str:
+    quoted = '"' + name.replace('"', '""') + '"'
+    if kind == "BLOB":
+        return f"hex({quoted}) AS {quoted}"
+    return quoted if not _UNFRAMED.search(kind) else f"{quoted}::VARCHAR AS {quoted}"
+
+
 def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
     try:
         return duckdb.connect(str(path), read_only=read_only)
     except duckdb.IOException as error:
         text = str(error)
-        if "lock" in text.lower():
+        if "Could not set lock" in text:
             raise StoreError(
                 str(path),
                 "another process has the store open",
@@ -162,9 +186,9 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
         raise StoreError(str(path), f"cannot open the store: {str(error).splitlines()[0]}") from None
 
 
-def open_store(path: str | Path = DEFAULT_PATH, *, read_only: bool = False) -> Store:
-    """Open a store, creating it when it is not there (unless `read_only`).
+def open_store(path: str | Path = DEFAULT_PATH, *, read_only: bool = False, create: bool = True) -> Store:
+    """Open a store, creating it when it is not there (unless `read_only` or not `create`).
 
     Raises StoreError when it is locked by another process, is no store, or has another layout.
     """
-    return Store(path, read_only=read_only)
+    return Store(path, read_only=read_only, create=create)

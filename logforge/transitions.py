@@ -13,39 +13,20 @@ import polars as pl
 from logforge.actions import ActionSpace
 from logforge.returns import returns_to_go
 from logforge.schemas.episode import Episode, Step
+from logforge.schemas.tables import TRANSITIONS
 from logforge.shards import SplitArrays
 from logforge.states import State, canonical_key, state_key
 
-REWARD_TERMS = pl.List(pl.Struct({"key": pl.String, "value": pl.Float64}))
-
-SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "episode_id": pl.String,
-    "step": pl.Int32,
-    "split": pl.String,
-    "state_key": pl.String,
-    "state_key_canonical": pl.String,
-    "action": pl.String,
-    "action_id": pl.Int32,
-    "action_valid": pl.Boolean,
-    "reward": pl.Float64,
-    "reward_terms": REWARD_TERMS,
-    "return_to_go": pl.Float64,
-    "return_is_partial": pl.Boolean,
-    "terminal": pl.Boolean,
-    "timeout": pl.Boolean,
-    "weight": pl.Float64,
-    "success": pl.Boolean,
-    "source_kind": pl.String,
-    "policy_id": pl.String,
-    "propensity": pl.Float64,
-    "propensity_kind": pl.String,
-    "mask": pl.List(pl.Boolean),
-    "mask_kind": pl.String,
-    "locator": pl.String,
-    "parent_id": pl.String,
-    "augmenter": pl.String,
-    "augment_seed": pl.Int64,
+_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
+    "VARCHAR": pl.String,
+    "INTEGER": pl.Int32,
+    "BIGINT": pl.Int64,
+    "DOUBLE": pl.Float64,
+    "BOOLEAN": pl.Boolean,
+    "BOOLEAN[]": pl.List(pl.Boolean),
+    "MAP(VARCHAR, DOUBLE)": pl.List(pl.Struct({"key": pl.String, "value": pl.Float64})),
 }
+SCHEMA = {column.name: _TYPES[column.type] for column in TRANSITIONS.columns if column.name != "dataset"}
 """The columns of schemas.tables.TRANSITIONS, without `dataset`, as polars types."""
 
 

@@ -53,7 +53,7 @@ def logs(tmp_path, conversation, write_jsonl):
     return tmp_path / "logs"
 
 
-def build(tmp_path, logs, name="d", config=HASHING, files=None, workers=None, **more):
+def build(tmp_path, logs, name="d", config=HASHING, files=None, workers=1, **more):
     with Store(tmp_path / f"{name}.duckdb") as store:
         for file in files or [logs]:
             ingest(store, [file], workers=workers)

@@ -192,3 +192,100 @@ def test_a_dry_run_says_what_would_happen_and_stores_nothing(tmp_path, monkeypat
         assert sum(plan[name] for plan in plans.values()) == sum(f[name] for f in stored["formats"])
     assert call("ingest", "logs", "--dry-run", "--strict").exit_code == 1
     assert "would set aside" in call("ingest", "logs", "--dry-run").stdout
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT cast(action AS INTEGER) FROM steps",
+        "COPY episodes TO 'x.csv'",
+        "SELECT * FROM read_csv('reward.yaml')",
+        "INSTALL httpfs",
+        "",
+    ],
+)
+def test_sql_refuses_with_a_message(project, query):
+    result = call("sql", query)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert not (project / "x.csv").exists()
+
+
+@pytest.mark.parametrize("way", ["--json", "--csv", None])
+def test_sql_shows_every_type(project, way):
+    query = (
+        "SELECT INTERVAL 1 DAY AS a, '\\xAA'::BLOB AS b, '101'::BIT AS c, {'k': [1, 2]} AS d, MAP {'x': 1.5} AS e, "
+        "TIMESTAMP '2020-01-02 03:04:05' AS f, NULL AS g, 12345678901234567890::HUGEINT AS h, union_value(n := 1) AS i"
+    )
+    result = call("sql", query, *([way] if way else []))
+    assert result.exit_code == 0, result.stderr
+    for part in ("1 day", "AA", "101", "12345678901234567890"):
+        assert part in result.stdout
+
+
+def test_a_reader_that_has_enough_is_no_error(project):
+    done = subprocess.run(
+        f"{LOGFORGE} sql 'SELECT range AS n FROM range(200000)' --csv | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=project,
+    )
+    assert (done.stdout, done.stderr) == ("n\n", "")
+
+
+def test_usage_errors_are_json_too(project):
+    for args in (("ingest",), ("sql", "SELECT 1", "--nonsense"), ("quarantine", "--limit", "-1")):
+        result = call(*args, "--json")
+        assert result.exit_code == 2
+        assert json.loads(result.stdout)["message"]
+
+
+def test_a_project_works_from_a_folder_below_it(project, monkeypatch):
+    (project / "below").mkdir()
+    monkeypatch.chdir(project / "below")
+    assert call("sql", "SELECT 1").exit_code == 0
+    assert call("ingest", "../logs").exit_code == 0
+    assert not (project / "below" / "logforge.duckdb").exists()
+    monkeypatch.chdir(project.parent)
+    assert call("check", "--store", project / "logforge.duckdb").exit_code == 0
+
+
+def test_text_from_logs_cannot_steer_the_terminal(project):
+    row = {
+        "messages": [
+            {"role": "user", "content": "\x1b]0;owned\x07 hi"},
+            {"role": "assistant", "content": "\x1b[2J hello \u202e"},
+        ]
+    }
+    (project / "logs" / "evil.jsonl").write_text(json.dumps({**row, "success": True}))
+    call("ingest", "logs")
+    shown = call("sql", "SELECT content FROM messages").stdout
+    assert "hello" in shown
+    assert not any(mark in shown for mark in "\x1b\x07\u202e")
+
+
+@pytest.mark.parametrize(
+    "text", ["tool = 3", "[tool]\nlogforge = 3", "\ufeff[tool.logforge]\nstore = 'x'", "[broken"]
+)
+def test_a_damaged_config_is_a_message_and_help_still_works(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(text, "utf-8")
+    assert call("--help").exit_code == 0
+    assert call("--version").exit_code == 0
+    assert call("formats").exit_code == (0 if text.startswith("\ufeff") else 2)
+
+
+def test_names_and_places_are_checked(project):
+    for name in ("a/b", "../x", "", "x" * 101, "a\nb", "/abs"):
+        assert call("build-dataset", "--name", name).exit_code == 2
+    (project / "file").write_text("x")
+    assert call("init", "file/sub").exit_code in (2, 4)
+    assert call("build-dataset", "--store", "none.duckdb").exit_code == 4
+    assert not (project / "none.duckdb").exists()
+    assert call("ingest", "nowhere", "--store", "new.duckdb").exit_code == 1
+    assert not (project / "new.duckdb").exists()
+    assert call("build-dataset", "--augment", "tool_failure", "--retryable", "nosuch").exit_code == 2
+    locked = call("ingest", "logs", "--store", "/nope/locker/s.duckdb")
+    assert locked.exit_code == 4
+    assert "another process" not in locked.stderr

@@ -24,11 +24,11 @@ def test_the_nearest_file_wins_and_both_places_mean_the_same(tmp_path):
         '[tool.logforge]\nstore = "outer.duckdb"\n[tool.logforge.build-dataset]\ntext-size = 8\n'
     )
     assert default_map(inner, OPTIONS) == {
-        "ingest": {"store": "outer.duckdb"},
-        "build-dataset": {"store": "outer.duckdb", "text_size": 8},
+        "ingest": {"store": str(tmp_path / "outer.duckdb")},
+        "build-dataset": {"store": str(tmp_path / "outer.duckdb"), "text_size": 8},
     }
     (inner / "logforge.toml").write_text('store = "inner.duckdb"\n')
-    assert default_map(inner, OPTIONS)["ingest"] == {"store": "inner.duckdb"}
+    assert default_map(inner, OPTIONS)["ingest"] == {"store": str(inner / "inner.duckdb")}
 
 
 def test_a_pyproject_without_our_table_is_passed_over(tmp_path):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 
+import duckdb
+import msgspec
 import pytest
 
 from conftest import SAMPLES
+from logforge import connectors, ingestion
 from logforge.ingestion import ingest
 from logforge.schemas.errors import InputError, StoreError, UnknownName
 from logforge.store import Store
@@ -58,7 +62,8 @@ def test_sample_logs_are_conserved_and_a_second_run_changes_nothing(tmp_path):
         assert second.formats == first.formats
 
 
-def test_the_store_does_not_depend_on_the_order_or_number_of_workers(tmp_path):
+def test_the_store_does_not_depend_on_the_order_or_number_of_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr(ingestion, "POOL_BYTES", 0)
     shutil.copytree(SAMPLES, tmp_path / "logs")
     files = sorted(path for path in (tmp_path / "logs").rglob("*") if path.is_file())
     stores = []
@@ -109,22 +114,199 @@ def test_the_owner_of_a_copy_does_not_depend_on_arrival(tmp_path, conversation, 
     assert counts == [(3, 3)]
 
 
-def test_when_the_owner_drops_an_episode_the_copy_takes_over(store, tmp_path, conversation, write_jsonl):
-    for name in "ab":
-        write_jsonl(tmp_path / f"{name}.jsonl", [conversation("shared"), conversation(f"only {name}")])
-    ingest(store, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
-    owner = store.con.sql(
-        "SELECT path FROM copies WHERE owner AND records = 1 GROUP BY 1 HAVING count(*) = 2"
-    ).fetchall()[0][0]
-    write_jsonl(tmp_path / owner, [conversation(f"only {owner[0]}")])
-    ingest(store, [tmp_path / owner])
-    held = store.con.sql(
-        "SELECT e.native_id, s.path FROM episodes e JOIN sources s USING (source_id) ORDER BY 1"
-    ).fetchall()
-    other = "b.jsonl" if owner == "a.jsonl" else "a.jsonl"
-    assert ("shared", other) in held
-    assert len(held) == 3
+def held(store):
+    return dict(
+        store.con.sql(
+            "SELECT e.native_id, s.path FROM episodes e JOIN sources s USING (source_id)"
+        ).fetchall()
+    )
+
+
+def owner_of(store, native_id):
+    return held(store)[native_id]
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_when_the_owner_drops_an_episode_the_best_copy_takes_over(
+    store, tmp_path, conversation, write_jsonl, one_by_one, monkeypatch
+):
+    """Also when the copy's file was already read in the same run, in an earlier batch."""
+    monkeypatch.setattr(ingestion, "COMMIT_SOURCES", 1)
+    names = ["a.jsonl", "b.jsonl", "c.jsonl"]
+    for name in names:
+        write_jsonl(tmp_path / name, [conversation("shared"), conversation(f"only {name}")])
+    ingest(store, [tmp_path / name for name in names])
+    owner = owner_of(store, "shared")
+    write_jsonl(tmp_path / owner, [conversation(f"only {owner}"), conversation("new")])
+    others = [] if one_by_one else [name for name in names if name != owner]
+    for name in others:
+        write_jsonl(
+            tmp_path / name,
+            [conversation("shared"), conversation(f"only {name}"), conversation(f"new {name}")],
+        )
+    ingest(store, [tmp_path / name for name in [*others, owner]])
+    assert owner_of(store, "shared") in set(names) - {owner}
     assert_conserved(store)
+    got = content(store)
+    with Store(tmp_path / "clean.duckdb") as clean:
+        ingest(clean, [tmp_path / name for name in names])
+        assert content(clean) == got
+    again = ingest(store, [tmp_path / name for name in names])
+    assert (again.read, content(store)) == (0, got)
+
+
+def test_a_run_killed_before_the_copy_took_over_is_completed_by_any_next_run(
+    store, tmp_path, conversation, write_jsonl, monkeypatch
+):
+    for name in ("a.jsonl", "b.jsonl"):
+        write_jsonl(tmp_path / name, [conversation("shared"), conversation(f"only {name}")])
+    ingest(store, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+    owner = owner_of(store, "shared")
+    write_jsonl(tmp_path / owner, [conversation(f"only {owner}")])
+    with monkeypatch.context() as patch:
+        patch.setattr(ingestion, "_successors", lambda *_: [])
+        ingest(store, [tmp_path / owner])
+    assert "shared" not in held(store)
+    ingest(store, [tmp_path / owner])
+    assert "shared" in held(store)
+    assert_conserved(store)
+
+
+def test_a_copy_read_with_a_forced_format_is_read_with_it_again(store, tmp_path, conversation, write_jsonl):
+    write_jsonl(tmp_path / "a.jsonl", [conversation("shared")])
+    write_jsonl(tmp_path / "b.txt", [conversation("shared"), conversation("only b")])
+    ingest(store, [tmp_path / "a.jsonl"])
+    ingest(store, [tmp_path / "b.txt"], format="openai_messages")
+    for name in ("a.jsonl", "b.txt"):
+        if owner_of(store, "shared") == name:
+            write_jsonl(tmp_path / name, [conversation("other")])
+            ingest(store, [tmp_path / name], format=None if name == "a.jsonl" else "openai_messages")
+            break
+    assert "shared" in held(store)
+    assert_conserved(store)
+
+
+def test_an_episode_whose_last_copy_is_gone_is_named_in_the_quarantine(
+    store, tmp_path, conversation, write_jsonl
+):
+    for name in ("a.jsonl", "b.jsonl"):
+        write_jsonl(tmp_path / name, [conversation("shared"), conversation(f"only {name}")])
+    ingest(store, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+    owner = owner_of(store, "shared")
+    (tmp_path / ("b.jsonl" if owner == "a.jsonl" else "a.jsonl")).unlink()
+    write_jsonl(tmp_path / owner, [conversation(f"only {owner}")])
+    for _ in range(2):
+        ingest(store, [tmp_path / owner])
+        ((rule, episode),) = store.con.sql("SELECT rule, episode_id FROM quarantine").fetchall()
+        assert rule == "copy_gone"
+        assert len(episode) == 32
+
+
+def test_a_wrong_format_does_not_stick(store, tmp_path, conversation, write_jsonl):
+    write_jsonl(tmp_path / "a.jsonl", [conversation("one")])
+    assert ingest(store, [tmp_path / "a.jsonl"], format="star").kept == 0
+    assert ingest(store, [tmp_path / "a.jsonl"]).kept == 1
+
+
+def test_logs_whose_names_begin_like_the_store_are_read(tmp_path, conversation, write_jsonl):
+    write_jsonl(tmp_path / "logs.jsonl", [conversation("one")])
+    write_jsonl(tmp_path / "logs-2024" / "a.jsonl", [conversation("two")])
+    with Store(tmp_path / "logs") as store:
+        assert ingest(store, [tmp_path]).kept == 2
+        assert store.con.sql("SELECT count(*) FROM sources").fetchall() == [(2,)]
+
+
+def test_odd_files_are_named_and_harm_no_neighbour(store, tmp_path, conversation, write_jsonl):
+    logs = tmp_path / "logs"
+    write_jsonl(logs / "good.jsonl", [conversation("one")])
+    write_jsonl(logs / "linked" / "far.jsonl", [conversation("two")])
+    os.mkfifo(logs / "pipe.jsonl")
+    (logs / "broken.jsonl").symlink_to(logs / "nothing")
+    (logs / "loop").symlink_to(logs)
+    (logs / ".git").mkdir()
+    (logs / "folder.jsonl").mkdir()
+    with open(os.path.join(os.fsencode(logs), b"odd\xff.jsonl"), "w") as file:
+        file.write(json.dumps(conversation("three")))
+    report = ingest(store, [logs])
+    assert report.kept == 3
+    assert report.skip_reasons == {"broken_link": 1, "not_a_regular_file": 1, "tool_folder": 1}
+    assert ingest(store, [logs]).read == 0
+    assert_conserved(store)
+
+
+def test_unreadable_files_and_folders_are_quarantined(
+    store, tmp_path, conversation, write_jsonl, monkeypatch
+):
+    write_jsonl(tmp_path / "logs" / "good.jsonl", [conversation("one")])
+    write_jsonl(tmp_path / "logs" / "secret.jsonl", [conversation("two")])
+    real = ingestion.sha256_of
+
+    def denied(path, *more):
+        if path.name == "secret.jsonl":
+            raise PermissionError(13, "Permission denied")
+        return real(path, *more)
+
+    monkeypatch.setattr(ingestion, "sha256_of", denied)
+    report = ingest(store, [tmp_path / "logs"])
+    assert report.kept == 1
+    assert [(q.rule, q.times) for q in report.quarantine] == [("unreadable_file", 1)]
+    monkeypatch.setattr(ingestion, "sha256_of", real)
+    assert ingest(store, [tmp_path / "logs"]).kept == 2
+    assert store.con.sql("SELECT count(*) FROM quarantine").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "junk", [b"WARNING: starting up\n", b"\x00" * 5000 + b"\n", b"a\nb\nc\n", b"\n" * 300_000]
+)
+def test_junk_before_the_first_record_costs_no_record(store, tmp_path, conversation, junk):
+    rows = "".join(json.dumps(conversation(name)) + "\n" for name in ("one", "two"))
+    (tmp_path / "a.jsonl").write_bytes(junk + rows.encode())
+    assert ingest(store, [tmp_path / "a.jsonl"]).kept == 2
+    assert store.con.sql("SELECT count(*) FROM quarantine").fetchall() == [
+        (sum(bool(line.strip()) for line in junk.split(b"\n")),)
+    ]
+
+
+def test_a_value_of_the_wrong_type_sets_its_episode_aside_alone(
+    store, tmp_path, conversation, write_jsonl, monkeypatch
+):
+    """A third-party connector may yield what the tables cannot hold."""
+    path = write_jsonl(tmp_path / "a.jsonl", [conversation("one"), conversation("two")])
+    connector = connectors.get("openai_messages")
+    real = type(connector).read
+
+    def spoiled(self, source):
+        for item in real(self, source):
+            yield (
+                msgspec.structs.replace(item, score="high")
+                if getattr(item, "native_id", "") == "one"
+                else item
+            )
+
+    monkeypatch.setattr(type(connector), "read", spoiled)
+    report = ingest(store, [path])
+    assert (report.kept, [q.rule for q in report.quarantine]) == (1, ["unfit_value"])
+    assert_conserved(store)
+
+
+def test_a_foreign_duckdb_file_is_left_alone(tmp_path):
+    path = tmp_path / "foreign.duckdb"
+    with duckdb.connect(str(path)) as con:
+        con.execute("CREATE TABLE episodes (a INTEGER)")
+    with pytest.raises(StoreError, match="no logforge store"):
+        Store(path)
+    with duckdb.connect(str(path)) as con:
+        assert con.sql("SELECT table_name FROM information_schema.tables").fetchall() == [("episodes",)]
+    with pytest.raises(StoreError, match="a store is a file"):
+        Store(":memory:")
+
+
+def test_own_output_among_the_logs_is_skipped_as_one(store, tmp_path):
+    (tmp_path / "datasets" / "d" / "train").mkdir(parents=True)
+    (tmp_path / "datasets" / "d" / "manifest.json").write_text("{}")
+    (tmp_path / "datasets" / "d" / "train" / "observations.npy").write_bytes(b"x")
+    report = ingest(store, [tmp_path / "datasets"])
+    assert report.skip_reasons == {"own_output": 1}
 
 
 BAD = {
