@@ -31,13 +31,32 @@ class TakesCompanions(Protocol):
         ...
 
 
+FILLS = (
+    "outcome",
+    "score",
+    "rewards",
+    "propensities",
+    "tools",
+    "thoughts",
+    "tokens",
+    "latency",
+    "times",
+)
+"""What a format may hold besides messages and steps, in the words of Connector.fills."""
+
+
 @runtime_checkable
 class Connector(Protocol):
-    """One log format. `record` says what its unit of account is; bump `version` whenever its output changes."""
+    """One log format. `record` says what its unit of account is; bump `version` whenever its output changes.
+
+    `fills` names what its logs may hold besides messages and steps: outcome (success), score, rewards (per step),
+    propensities, tools (those offered), thoughts, tokens, latency (of calls), times.
+    """
 
     name: str
     version: int
     record: str
+    fills: tuple[str, ...]
 
     def sniff(self, head: Head) -> float:
         """How sure it is, from 0 (not mine) to 1, that a file beginning so is of its format."""
@@ -112,7 +131,8 @@ class Source:
             return not is_array
         if _is_json(lines[0]):
             return True
-        return not is_array and any(map(_is_json, lines[1:])) and isinstance(self.document(), Reject)
+        later = any(line[:1] in (b"{", b"[") and _is_json(line) for line in lines[1:])
+        return later and not is_array and isinstance(self.document(), Reject)
 
     def _line_values(self) -> Iterator[tuple[str, Any | Reject]]:
         for number, line in self.lines():
@@ -213,7 +233,8 @@ class Head(NamedTuple):
     data: bytes
     container: Container
     keys: dict[str, set[str]]
-    """Keys by depth path: "" the first object's own keys, "messages" those of the first object inside it, and so on."""
+    """Keys by depth path: "" the first object's own keys (or a Parquet file's columns), "messages" those of the first object
+    inside it, and so on."""
     members: tuple[str, ...] = ()
     """The names of a zip archive's members."""
 
@@ -239,7 +260,7 @@ def look(path: Path) -> Head:
     if data.startswith(b"PK\x03\x04"):
         return Head(path.name, data, "zip", {}, _members(path))
     if data.startswith(b"PAR1"):
-        return Head(path.name, data, "parquet", {})
+        return Head(path.name, data, "parquet", {"": _parquet_columns(path)})
     if text[:1] in (b"{", b"["):
         return Head(path.name, data, "object" if text[:1] == b"{" else "array", _keys(text))
     kind: Container = "binary" if b"\x00" in text[:1024] else "text"
@@ -249,6 +270,16 @@ def look(path: Path) -> Head:
         if later
         else Head(path.name, data, kind, {})
     )
+
+
+def _parquet_columns(path: Path) -> set[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return set(pq.read_schema(path).names)
+    except (pa.ArrowException, OSError, ValueError):
+        return set()
 
 
 def _members(path: Path) -> tuple[str, ...]:

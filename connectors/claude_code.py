@@ -32,6 +32,7 @@ class ClaudeCode:
     name = "claude_code"
     version = 1
     record = "one line of the session file, or one element of the export's `loglines`"
+    fills = ("thoughts", "tokens", "latency", "times")
 
     def sniff(self, head: Head) -> float:
         """A first object of the export or of a session line; else one of the first lines is a session line."""

@@ -15,6 +15,7 @@ from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
 from logforge.connectors.content import bad_part, first_text, micros, read_content, text_of, text_or_none
 from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.ratings import rating_of
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
 from logforge.schemas.episode import Ending, Episode, Reading, Reject
 
@@ -35,11 +36,14 @@ class OpenAIMessages:
     name = "openai_messages"
     version = 1
     record = "one conversation (a line, an array element or the document), or one line where lines are single messages"
+    fills = ("outcome", "score", "tools")
 
     def sniff(self, head: Head) -> float:
         """Rows whose `messages` have roles. Not those of formats that only look alike or write their calls as text."""
         if head.container not in ("object", "array") or _OTHER_FORMATS & head.top or _STREAM in head.data:
             return 0.0
+        if {"system", "max_tokens"} <= head.top or "stop_reason" in head.keys.get("response", set()):
+            return 0.0  # a request to, or an exchange with, Anthropic's API
         if "messages" in head.top:
             keys = head.keys.get("messages", set())
             structured = {"tool_calls", "function_call"} & keys
@@ -91,8 +95,11 @@ class OpenAIMessages:
         yield from close(builder, self._episode(builder, row, locator))
 
     def _episode(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str) -> Episode:
+        rating = rating_of(row)
         success = first_bool(row, "success", "resolved", "label")
+        success = rating.success if success is None else success
         score = first_number(row, "reward", "score")
+        score = rating.score if score is None else score
         ending, reason = _ending(builder, row, success is not None or score is not None)
         return builder.finish(
             id=content_id(self.name, row),
@@ -140,7 +147,7 @@ class _Sessions:
         for session, lines in self._lines.items():
             builder = EpisodeBuilder()
             for row, locator in lines:
-                _add_message(builder, row, locator)
+                add_message(builder, row, locator)
             first, locator = lines[0]
             ending, reason = _ending(builder, first, False)
             if self.cut and session == self._latest:
@@ -177,10 +184,11 @@ def _ending(builder: EpisodeBuilder, row: dict[str, Any], judged: bool) -> tuple
 def add_messages(builder: EpisodeBuilder, messages: list[Any], pointer: str) -> None:
     """Read a list of OpenAI-style messages into the builder. `pointer` is the locator of the list."""
     for index, message in enumerate(messages):
-        _add_message(builder, message, f"{pointer}/{index}")
+        add_message(builder, message, f"{pointer}/{index}")
 
 
-def _add_message(builder: EpisodeBuilder, message: Any, where: str) -> None:
+def add_message(builder: EpisodeBuilder, message: Any, where: str) -> None:
+    """Read one OpenAI-style message into the builder. `where` is its locator."""
     role = message.get("role") if isinstance(message, dict) else None
     content = message.get("content") if role is not None else None
     if role == "assistant":
@@ -214,7 +222,8 @@ def _add_turn(builder: EpisodeBuilder, message: dict[str, Any], content: Any, wh
         # It decided something that the log no longer tells; a `respond` step would be an invention.
         builder.message("assistant", content, where, thought=thought, created_at=_time(message))
     else:
-        builder.turn(content, calls, where, thought=thought, created_at=_time(message))
+        reward = rating_of(message).reward
+        builder.turn(content, calls, where, reward=reward, thought=thought, created_at=_time(message))
 
 
 def _add_result(builder: EpisodeBuilder, message: dict[str, Any], content: Any, where: str) -> None:

@@ -37,6 +37,7 @@ class Star:
     name = "star"
     version = 1
     record = "one dialogue: the document"
+    fills = ("outcome", "thoughts", "times")
 
     def sniff(self, head: Head) -> float:
         """A dialogue has an id, events and a scenario."""

@@ -33,6 +33,7 @@ class SweAgentTraj:
     name = "swe_agent_traj"
     version = 1
     record = "one run: the document"
+    fills = ("thoughts", "latency")
 
     def sniff(self, head: Head) -> float:
         """A document with a step view of actions and observations, or a prompt view written by an agent."""

@@ -24,6 +24,7 @@ class TauBench:
     name = "tau_bench"
     version = 1
     record = "one array element: a trial of a task"
+    fills = ("outcome", "score")
 
     def sniff(self, head: Head) -> float:
         """An array whose first object has traj and either task_id or reward."""

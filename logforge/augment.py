@@ -247,9 +247,20 @@ def _faults(episode: Episode) -> Iterator[str]:
     answered: set[int] = set()
     for previous, step in zip([None, *episode.steps], episode.steps, strict=False):
         yield from (f"step {step.step}: {what}" for what in _step_faults(step, previous, roles))
-        if step.result_position in answered:
+        if step.result_position in answered and not _shares(step, previous):
             yield f"step {step.step}: another step has the same result"
         answered |= set() if step.result_position is None else {step.result_position}
+
+
+def _shares(step: Step, previous: Step | None) -> bool:
+    """One message may answer several calls of a turn; then it is the same answer."""
+    if previous is None or step.parallel_group is None:
+        return False
+    return (step.parallel_group, step.result_position, step.result) == (
+        previous.parallel_group,
+        previous.result_position,
+        previous.result,
+    )
 
 
 def _step_faults(step: Step, previous: Step | None, roles: dict[int, str]) -> Iterator[str]:

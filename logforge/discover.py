@@ -12,6 +12,8 @@ from logforge.connectors import claims, registry
 from logforge.connectors.base import JSON_SUFFIXES, Connector, Head, TakesCompanions, look
 from logforge.schemas.errors import InputError
 
+TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".parquet"})
+"""Tables among logs are meant to be read too."""
 TOOL_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
 """Folders that hold other programs' files, not logs: each is skipped as one."""
 
@@ -169,14 +171,15 @@ def _unclaimed(path: Path, head: Head) -> Verdict:
         return _skip("compressed", "compressed files are not read; unpack it first")
     # Named like a log: when nothing in it can be read, it is quarantined and not merely skipped.
     meant = path.suffix.lower() in JSON_SUFFIXES
-    if head.container in ("object", "array") and meant:
+    table = path.suffix.lower() in TABLE_SUFFIXES
+    if (head.container in ("object", "array") and meant) or table:
         keys = ", ".join(sorted(head.top)[:12])
         return Verdict(
             None,
             True,
             "unknown_shape",
             "no connector knows this shape (`logforge formats` lists those known; --format NAME forces one)",
-            f"first object's keys: {keys}" if keys else "no object found in it",
+            f"first record's keys: {keys}" if keys else "",
         )
     if meant:
         return Verdict(None, True, "not_json", "named like a log, but it does not begin like JSON")

@@ -149,9 +149,16 @@ def exported(dataset: str, format_name: str, out: str, split: str) -> Text:
 
 
 def known_formats() -> Listing:
-    """Every connector with what its record is."""
+    """Every connector with what it reads and what its logs may fill. A third-party one may leave `fills` out."""
     rows = [
-        (name, item.version, item.record, (type(item).__doc__ or "").split("\n")[0])
+        (name, " ".join(getattr(item, "fills", ())) or None, item.record, item.version, _first_line(item))
         for name, item in connectors.registry().items()
     ]
-    return Listing(pl.DataFrame(rows, schema=["format", "version", "record", "reads"], orient="row"))
+    schema = ["format", "fills", "record", "version", "reads"]
+    return Listing(
+        pl.DataFrame(rows, schema=dict.fromkeys(schema, pl.String) | {"version": pl.Int64}, orient="row")
+    )
+
+
+def _first_line(connector: object) -> str:
+    return (type(connector).__doc__ or "").split("\n")[0]

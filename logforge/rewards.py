@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from logforge import expressions, rewardsql, yamltext
+from logforge import expressions, rewardsql
+from logforge.connectors.textfile import read_text
 from logforge.expressions import Expression
 from logforge.rewardsql import compile_query
 from logforge.schemas.errors import LogforgeError, Mismatch, Problem, SpecError
 from logforge.schemas.reward import COLUMNS, RewardSpec, Term, faults, line_of
+from logforge.schemas.yamltext import parse
 
 __all__ = ["compile_query", "load_spec", "parse_spec", "score"]
 
@@ -33,12 +35,12 @@ _TYPES = {
 
 def load_spec(path: str | Path) -> RewardSpec:
     """The reward spec in a YAML file. Raises SpecError, listing every problem with its line."""
-    return parse_spec(yamltext.read_text(path), str(path))
+    return parse_spec(read_text(path), str(path))
 
 
 def parse_spec(text: str, path: str = "<text>") -> RewardSpec:
     """The reward spec in a text; `path` is the file its errors name."""
-    data, lines = yamltext.parse(text, path)
+    data, lines = parse(text, path)
     terms = data.get("terms") if isinstance(data, dict) else None
     parsed: dict[str, Expression] = {}
     found = [

@@ -43,9 +43,8 @@ BUILDER = StateBuilder(StateConfig(), SPACE, 512)
 
 def vectors(states):
     texts = sorted(BUILDER.texts(states))
-    matrix = (
-        np.vstack([np.zeros((1, 512), np.float32), make_encoder("hashing").encode(texts)]) if texts else None
-    )
+    known = make_encoder("hashing").encode(texts) if texts else np.zeros((0, 512), np.float32)
+    matrix = np.vstack([np.zeros((1, 512), np.float32), known])
     return BUILDER.vectors(states, TextVectors({t: i for i, t in enumerate(texts, 1)}, matrix))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -24,22 +23,6 @@ class Marked(NamedTuple):
     lines: dict[str, int]
 
 
-def read_text(path: str | Path) -> str:
-    """A file's text. Raises SpecError when it is missing, no file, too long or not UTF-8."""
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise _error(path, "no such file") from None
-    except OSError as error:
-        raise _error(path, f"cannot be read: {error.strerror}") from None
-    if len(data) > MAX_BYTES:
-        raise _error(path, f"longer than {MAX_BYTES} bytes")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _error(path, "not UTF-8 text", data.count(b"\n", 0, error.start) + 1) from None
-
-
 def parse(text: str, path: str) -> Marked:
     """The one document of a text. Raises SpecError, listing every problem found in it."""
     node = _compose(text, path)
@@ -52,8 +35,8 @@ def parse(text: str, path: str) -> Marked:
     return Marked(value, walk.lines)
 
 
-def _error(path: str | Path, what: str, line: int | None = None) -> SpecError:
-    return SpecError([Problem(what, str(path), line)])
+def _error(path: str, what: str, line: int | None = None) -> SpecError:
+    return SpecError([Problem(what, path, line)])
 
 
 def _compose(text: str, path: str) -> yaml.Node | None:

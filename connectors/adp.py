@@ -1,0 +1,186 @@
+"""ADP's standardised trajectories (Agent Data Protocol): `{id, content: [{class_, …}], details}`. A record is one trajectory.
+
+Actions and observations stand in order; a result is the observation right after its action. The standard has no place
+for an outcome, and the texts of success that its converters append are observations like any other: no reward is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from logforge.connectors.base import Head, Source, at
+from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.content import bad_part, first_text, text_of, text_or_none
+from logforge.connectors.jsontext import canonical
+from logforge.connectors.openai_messages import tool_names
+from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
+from logforge.schemas.episode import Ending, Episode, Reading
+
+_CODEACT_ID = re.compile(r"[^/]+/(.+)/([^/]+)/max\d+_p\d+[^/]*")
+_FINISH = re.compile(r"\s*<finish>")
+_HUMAN = "androidcontrol"
+
+
+class CodeActId(NamedTuple):
+    """What an id of CodeActInstruct tells: `collection/TASK/MODEL/setting`."""
+
+    task: str | None
+    model: str | None
+
+
+def codeact_id(native: str | None) -> CodeActId:
+    """Task and model of a CodeActInstruct id; None for other ids."""
+    match = _CODEACT_ID.fullmatch(native or "")
+    return CodeActId(match.group(1), match.group(2)) if match else CodeActId(None, None)
+
+
+class AdpStd:
+    """ADP's `sample_std.json` and its data sets as JSON lines."""
+
+    name = "adp_std"
+    version = 1
+    record = "one trajectory: an array element or a line"
+    fills = ("outcome", "rewards", "tools", "thoughts")
+
+    def sniff(self, head: Head) -> float:
+        """Rows whose content is made of actions and observations that name their class."""
+        known = "content" in head.top and "class_" in head.keys.get("content", set())
+        return 0.95 if known and head.container in ("object", "array") else 0.0
+
+    def read(self, source: Source) -> Iterator[Reading]:
+        """One episode per row."""
+        is_human = any(_HUMAN in part.lower() for part in PurePath(source.label).parts[-3:])
+        yield from read_rows(source, lambda row, locator: self._row(row, locator, is_human))
+
+    def _row(self, row: Any, locator: str, is_human: bool) -> Iterator[Reading]:
+        content = row.get("content") if isinstance(row, dict) else None
+        if not isinstance(content, list):
+            yield reject(locator, "no list `content` of actions and observations", "", row)
+            return
+        trajectory = _Trajectory()
+        for index, item in enumerate(content):
+            trajectory.add(item, at(locator, f"/content/{index}"))
+        yield from close(trajectory.builder, self._episode(trajectory, row, locator, is_human))
+
+    def _episode(self, trajectory: _Trajectory, row: dict[str, Any], locator: str, is_human: bool) -> Episode:
+        details = row["details"] if isinstance(row.get("details"), dict) else {}
+        native = text_or_none(row.get("id"))
+        known = codeact_id(native)
+        task = first_user_text(trajectory.builder)
+        model = None if is_human else first_text(details, "model_name", "model") or known.model
+        ending, reason = trajectory.ending(details, is_human)
+        return trajectory.builder.finish(
+            id=content_id(self.name, row),
+            format=self.name,
+            locator=locator,
+            ending=ending,
+            ending_reason=reason,
+            native_id=native,
+            task_id=first_text(details, "instance_id", "task_id") or known.task,
+            group_id=episode_id(self.name, task) if task else None,
+            task=task,
+            source_kind="human_demo" if is_human else "agent_log",
+            policy_id="human" if is_human else model,
+            model=model,
+            tools=tool_names(row.get("available_apis")),
+            success=first_bool(details, "resolved", "success"),
+            metadata=canonical({key: value for key, value in row.items() if key != "content"}),
+        )
+
+
+class _Trajectory:
+    """Takes a trajectory's actions and observations in order."""
+
+    def __init__(self) -> None:
+        self.builder = EpisodeBuilder()
+        self._last = ""
+        self._said: str | None = None
+
+    def add(self, item: Any, where: str) -> None:
+        """Take one of them."""
+        kind = item.get("class_") if isinstance(item, dict) else None
+        if kind in ("api_action", "code_action"):
+            self._call(item, where)
+        elif kind == "message_action":
+            self._say(item, where)
+        elif isinstance(kind, str) and kind.endswith("_observation"):
+            self._observe(item, kind, where)
+        else:
+            reason = "neither an action nor an observation that names its class"
+            self.builder.rejects.append(bad_part(where, reason, "bad_item", item))
+            return
+        self._last = str(kind)
+
+    def _call(self, item: dict[str, Any], where: str) -> None:
+        call = _code(item, where) if item["class_"] == "code_action" else _api(item, where)
+        if call is None:
+            self.builder.rejects.append(bad_part(where, "call without a name", "nameless_call", item))
+            self.builder.message("assistant", None, where, thought=_thought(item))
+        else:
+            self.builder.turn(
+                None, [call], where, thought=_thought(item), reward=first_number(item, "reward")
+            )
+
+    def _say(self, item: dict[str, Any], where: str) -> None:
+        text = text_of(item.get("content"))
+        if not self.builder.messages:
+            # Before anything was seen there is nothing to answer: the converter put the task here.
+            self.builder.message("user", text, f"{where}/content")
+            return
+        self._said = text
+        self.builder.turn(
+            text, [], f"{where}/content", thought=_thought(item), reward=first_number(item, "reward")
+        )
+
+    def _observe(self, item: dict[str, Any], kind: str, where: str) -> None:
+        text, place = _seen(item, kind, where)
+        if self._last in ("api_action", "code_action") and self.builder.ends_unanswered:
+            self.builder.result(None, text, place, reward=first_number(item, "reward"))
+        else:
+            self.builder.message("user", text, place)
+
+    def ending(self, details: dict[str, Any], is_human: bool) -> tuple[Ending, str]:
+        """The harness's exit status, where it was kept; else the agent's `<finish>`, or its last word."""
+        status = first_text(details, "exit_status")
+        if status is not None:
+            return "terminal" if status == "submitted" else "truncated", f"exit status: {status[:60]}"
+        if self._last == "message_action":
+            finished = bool(_FINISH.match(self._said or ""))
+            return "terminal", "the agent finished" if finished else "end of conversation"
+        if is_human and self._last.endswith("_observation") and self.builder.last_action:
+            return "terminal", "the demonstration is whole: a screen after its last action"
+        if self.builder.last_action in ("submit", "finish"):
+            return "terminal", f"the last action is {self.builder.last_action}"
+        return "truncated", "the log stops before the agent finishes"
+
+
+def _api(item: dict[str, Any], where: str) -> Call | None:
+    name = text_or_none(item.get("function"))
+    return None if name is None else Call(name, item.get("kwargs"), None, where)
+
+
+def _code(item: dict[str, Any], where: str) -> Call:
+    """Code is a call named after its language: the interpreter is the tool."""
+    name = text_or_none(item.get("language")) or "code"
+    return Call(name, {"code": text_of(item.get("content")) or ""}, None, where)
+
+
+def _thought(item: dict[str, Any]) -> str | None:
+    parts = [text for key in ("reasoning_content", "description") if (text := text_or_none(item.get(key)))]
+    return "\n".join(parts) or None
+
+
+def _seen(item: dict[str, Any], kind: str, where: str) -> tuple[str | None, str]:
+    """What was seen, as text: of a screen its labelled elements, of a web page its accessibility tree or its HTML."""
+    if kind == "image_observation" and isinstance(item.get("annotations"), list):
+        return canonical(item["annotations"]), f"{where}/annotations"
+    if kind == "web_observation":
+        for key in ("axtree", "html", "url"):
+            if isinstance(item.get(key), str):
+                return item[key], f"{where}/{key}"
+    if item.get("content") is None:
+        return canonical(item), where
+    return text_of(item["content"]), f"{where}/content"

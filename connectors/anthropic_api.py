@@ -1,0 +1,197 @@
+"""Logs of Anthropic's Messages API: a request {model, system, messages, tools, …} and its response {content, stop_reason, usage}.
+
+A record is one request with its response: {"request": …, "response": …}, or the request's own keys with `response`
+beside them. A request repeats the whole conversation, so those that continue one another are one episode: what the last
+one holds, with what each response told (usage, thinking) where that response stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from logforge.connectors.anthropic_exchange import Exchange, answers, body_of, message_name
+from logforge.connectors.anthropic_turns import add_turn
+from logforge.connectors.base import Head, Source, at
+from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
+from logforge.connectors.content import (
+    first_text,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.growing import Growing
+from logforge.connectors.jsontext import canonical
+from logforge.connectors.openai_messages import SESSION_KEYS, add_message, tool_names
+from logforge.connectors.rows import close, first_bool, first_number, first_user_text, reject
+from logforge.schemas.episode import Duplicate, Ending, Reading, Reject
+
+_ENDS = {
+    "end_turn": "the agent ended its turn",
+    "stop_sequence": "a stop sequence",
+    "refusal": "the model refused",
+}
+_LIMITS = {"max_tokens": "the model's output limit", "model_context_window_exceeded": "context overflow"}
+_AS_TEXT = (rb"\"messages\"", rb"\"stop_reason\"")
+"""What a request and its response hold when they are JSON text."""
+_REQUEST_KEYS = frozenset({"request", "response", "messages", "system", "tools", "content"})
+
+
+class AnthropicApi:
+    """Request and response logs of the Messages API."""
+
+    name = "anthropic_api"
+    version = 1
+    record = "one request with its response (a line, an array element or the document)"
+    fills = ("tools", "thoughts", "tokens", "times")
+
+    def sniff(self, head: Head) -> float:
+        """A request with messages, and something that only this API has: `stop_reason`, or a `system` beside them."""
+        if head.container not in ("object", "array"):
+            return 0.0
+        if {"request", "response"} <= head.top:
+            return 0.9 if _is_pair(head) or all(key in head.data for key in _AS_TEXT) else 0.0
+        if "messages" not in head.top or "role" not in head.keys.get("messages", set()):
+            return 0.0
+        answered = "stop_reason" in head.keys.get("response", set()) or {"stop_reason", "content"} <= head.top
+        blocks = "type" in head.keys.get("messages.content", set()) and "model" in head.top
+        return 0.8 if answered or ("system" in head.top and ("max_tokens" in head.top or blocks)) else 0.0
+
+    def read(self, source: Source) -> Iterator[Reading]:
+        """One episode per conversation, after what is set aside."""
+        growing: Growing[Exchange] = Growing()
+        seen: set[str] = set()
+        cut = False
+        for locator, row in source.records():
+            cut = isinstance(row, Reject) and row.rule == "malformed_record"
+            try:
+                reading = row if isinstance(row, Reject) else _add(growing, seen, row, locator)
+            except RecursionError:
+                reading = Reject(locator=locator, reason="nested too deep", rule="malformed_record")
+            if reading is not None:
+                yield reading
+        for chain in growing.chains:
+            try:
+                yield from list(_episode(chain, cut and chain[-1] is growing.latest))
+            except RecursionError:
+                where, records = chain[0].locator, len(chain)
+                yield Reject(
+                    locator=where, reason="nested too deep", rule="malformed_record", records=records
+                )
+
+
+def _is_pair(head: Head) -> bool:
+    for asked, given in (("request", "response"), ("request.body", "response.body")):
+        request, response = head.keys.get(asked, set()), head.keys.get(given, set())
+        if "messages" in request and "choices" not in response:
+            return "stop_reason" in response or "system" in request
+    return False
+
+
+def _add(growing: Growing[Exchange], seen: set[str], row: Any, locator: str) -> Reading | None:
+    """Take a record into its conversation, or say why not."""
+    if not isinstance(row, dict):
+        return reject(locator, "record is no object", "", row)
+    asked, request = body_of(row.get("request", row), at(locator, "/request" if "request" in row else ""))
+    given, response = body_of(row.get("response"), at(locator, "/response"))
+    if response is None and "stop_reason" in row:
+        given, response = locator, row
+    if not isinstance(request, dict) or not isinstance(request.get("messages"), list):
+        return reject(locator, "no list of messages", "", row)
+    native = text_or_none(response.get("id")) if isinstance(response, dict) else None
+    if native is not None and native.startswith("msg_"):
+        if native in seen:
+            return Duplicate()
+        seen.add(native)
+    exchange = Exchange(row, locator, request, asked, response if isinstance(response, dict) else {}, given)
+    reply = (
+        [message_name("assistant", exchange.response.get("content"))] if answers(exchange.response) else []
+    )
+    names = [
+        message_name(message.get("role"), message.get("content"))
+        if isinstance(message, dict)
+        else canonical(message)
+        for message in exchange.messages
+    ]
+    growing.add(names, reply, exchange)
+    return None
+
+
+def _episode(chain: list[Exchange], cut: bool) -> Iterator[Reading]:
+    first, last = chain[0], chain[-1]
+    builder = EpisodeBuilder()
+    _add_conversation(builder, chain)
+    ending, reason = _ending(builder, last.response, cut)
+    native = text_or_none(first.response.get("id"))
+    model = first_text(last.request, "model") or text_or_none(last.response.get("model"))
+    sent_by = last.request.get("metadata")
+    episode = builder.finish(
+        id=episode_id(AnthropicApi.name, native)
+        if native and native.startswith("msg_")
+        else content_id(AnthropicApi.name, first.row),
+        format=AnthropicApi.name,
+        locator=first.locator,
+        records=len(chain),
+        ending=ending,
+        ending_reason=reason,
+        native_id=first_text(first.row, "id", "request_id", "custom_id") or native,
+        task_id=first_text(last.row, "task_id", "instance_id"),
+        task=first_user_text(builder),
+        session_id=first_text(last.row, *SESSION_KEYS),
+        user_id=text_or_none(sent_by.get("user_id")) if isinstance(sent_by, dict) else None,
+        model=model,
+        policy_id=model,
+        temperature=first_number(last.request, "temperature"),
+        tools=tool_names(last.request.get("tools")),
+        success=first_bool(last.row, "success", "resolved"),
+        score=first_number(last.row, "reward", "score"),
+        metadata=canonical(
+            {k: v for k, v in last.row.items() if k not in _REQUEST_KEYS}
+            | {k: v for k, v in last.request.items() if k not in _REQUEST_KEYS}
+            | {"requests": len(chain)}
+        ),
+    )
+    yield from close(builder, episode)
+
+
+def _add_conversation(builder: EpisodeBuilder, chain: list[Exchange]) -> None:
+    """The last request's messages and its response, each response with what it told when it came."""
+    last = chain[-1]
+    system = text_of(last.request.get("system"))
+    if system:
+        builder.message("system", system, _system_place(last))
+    told = {len(exchange.messages): exchange for exchange in chain}
+    for index, message in enumerate(last.messages):
+        where = at(last.asked, f"/messages/{index}")
+        if isinstance(message, dict) and message.get("role") == "assistant":
+            add_turn(builder, message.get("content"), at(where, "/content"), told.get(index))
+        else:
+            add_message(builder, message, where)
+    if answers(last.response):
+        add_turn(builder, last.response["content"], at(last.given, "/content"), last)
+
+
+def _system_place(exchange: Exchange) -> str:
+    place = at(exchange.asked, "/system")
+    return at(place, "/0") if isinstance(exchange.request.get("system"), list) else place
+
+
+def _ending(builder: EpisodeBuilder, response: dict[str, Any], cut: bool) -> tuple[Ending, str]:
+    """The last response's own reason to stop."""
+    stop = text_or_none(response.get("stop_reason"))
+    if cut:
+        return "truncated", "the log is cut off"
+    if response.get("type") == "error" or isinstance(response.get("error"), dict):
+        error = response.get("error")
+        kind = text_or_none(error.get("type")) if isinstance(error, dict) else None
+        return "truncated", f"the request failed: {kind or 'error'}"
+    if stop is not None and stop in _LIMITS:
+        return "truncated", _LIMITS[stop]
+    if builder.ends_unanswered:
+        return "truncated", "last call is unanswered"
+    if stop == "pause_turn":
+        return "truncated", "the turn was paused"
+    if stop is not None and stop in _ENDS:
+        return "terminal", _ENDS[stop]
+    if builder.messages and builder.messages[-1].role == "assistant":
+        return "terminal", "end of conversation"
+    return "truncated", "the log stops before the agent's answer"

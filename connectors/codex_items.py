@@ -1,0 +1,127 @@
+"""The items of a Codex rollout (`response_item`): messages, reasoning, the kinds of calls, and their outputs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from logforge.connectors.base import at, excerpt
+from logforge.connectors.builder import Call
+from logforge.connectors.content import Text, read_content, text_of, text_or_none
+from logforge.connectors.turns import Answered, Transcript
+from logforge.schemas.episode import Reading, Reject, ResultStatus, Skip
+
+_HEADER = re.compile(r"Exit code: |Chunk ID: |Wall time: |Process exited with code ")
+_EXIT = re.compile(r"(?:\A|\n)(?:Exit code: |Process exited with code )(-?\d+)")
+_WALL = re.compile(r"(?:\A|\n)Wall time: ([\d.]+) seconds")
+_METADATA = re.compile(r'"metadata":\{"exit_code":(-?\d+),"duration_seconds":([\d.]+)\}\}\Z')
+_REFUSED = re.compile(r"(?:[\w ]{1,40} )?(?:rejected|denied|declined) by (?:the )?user", re.IGNORECASE)
+_IN_RESPONSE = frozenset({"web_search", "image_generation"})
+"""Tools that the API itself runs within a response: no id, no output."""
+
+
+def read_item(script: Transcript, item: dict[str, Any], where: str, time: int | None) -> Reading | None:
+    """Take an item into the transcript, or say why not. Old lines do not say what they are: a role is a message."""
+    kind = item.get("type") or ("message" if "role" in item else None)
+    if kind == "message":
+        return _message(script, item, where, time)
+    if kind == "reasoning":
+        return _reasoning(script, item, where, time)
+    if isinstance(kind, str) and kind.endswith("_output"):
+        script.answer(_output(item, where, time))
+        return None
+    if isinstance(kind, str) and kind.endswith("_call"):
+        return _call(script, item, kind.removesuffix("_call"), where, time)
+    if isinstance(kind, str):
+        return Skip(reason="other_item")
+    return _bad(where, "item without a type or a role", "no_type", item)
+
+
+def _message(script: Transcript, item: dict[str, Any], where: str, time: int | None) -> Reading | None:
+    role, content = item.get("role"), item.get("content")
+    if role not in ("system", "developer", "user", "assistant"):
+        known = "system, developer, user, assistant"
+        return _bad(where, f"message whose role is none of {known}", "unknown_role", item)
+    if not isinstance(content, str | list):
+        return _bad(where, "content is neither text nor a list of parts", "bad_content", item)
+    parts = read_content(content, at(where, "/content"))
+    script.rejects += parts.rejects
+    if role == "assistant":
+        script.text(parts.texts, where, time)
+    elif parts.texts:
+        script.say(role, parts.text, parts.texts[0].locator, time)
+    return None
+
+
+def _reasoning(script: Transcript, item: dict[str, Any], where: str, time: int | None) -> Reading | None:
+    """The reasoning itself where it is there, else its summary. Encrypted reasoning tells nothing."""
+    for key in ("content", "summary"):
+        parts = item.get(key)
+        found = [
+            Text(part["text"], at(where, f"/{key}/{index}"))
+            for index, part in enumerate(parts if isinstance(parts, list) else ())
+            if isinstance(part, dict) and isinstance(part.get("text"), str) and part["text"]
+        ]
+        if found:
+            script.thought(found, where, time)
+            return None
+    return Skip(reason="encrypted_reasoning")
+
+
+def _call(
+    script: Transcript, item: dict[str, Any], kind: str, where: str, time: int | None
+) -> Reading | None:
+    name = kind if kind in _IN_RESPONSE or kind in ("local_shell", "tool_search") else item.get("name")
+    if not isinstance(name, str) or not name:
+        return _bad(where, "tool call without a name", "nameless_call", item)
+    call = Call(name, _arguments(item, kind), text_or_none(item.get("call_id")), where)
+    script.call(call, where, time, alone=kind in _IN_RESPONSE)
+    return None
+
+
+def _arguments(item: dict[str, Any], kind: str) -> Any:
+    """What a call was given. A custom tool takes free text, which is no damaged JSON."""
+    if kind == "custom_tool":
+        return {"input": item["input"]} if "input" in item else None
+    if kind in ("local_shell", "web_search"):
+        return item.get("action")
+    if kind == "image_generation":
+        return {"prompt": item["revised_prompt"]} if item.get("revised_prompt") else None
+    return item.get("arguments")
+
+
+def _output(item: dict[str, Any], where: str, time: int | None) -> Answered:
+    """A result: text, a list of parts, or {content, success}. The text begins with the exit code and the time taken."""
+    output, pointer, failed = item.get("output"), at(where, "/output"), None
+    if isinstance(output, dict) and "content" in output:
+        failed = output["success"] is False if isinstance(output.get("success"), bool) else None
+        output = output["content"]
+        pointer = at(pointer, "/content")
+    text = text_of(output)
+    code, seconds = _verdict(text or "")
+    if code is not None:
+        failed = code != 0
+    status: ResultStatus | None = "refused" if _REFUSED.match(text or "") else None
+    return Answered(text_or_none(item.get("call_id")), text, pointer, time, failed, status, seconds)
+
+
+def _verdict(text: str) -> tuple[float | None, float | None]:
+    """Exit code and seconds, from the lines before a command's output, or from the JSON text around it."""
+    if text.startswith('{"output":') and (found := _METADATA.search(text, max(0, len(text) - 200))):
+        return _number(found.group(1)), _number(found.group(2))
+    if not _HEADER.match(text):
+        return None, None
+    head = text.partition("\nOutput:")[0][:400]
+    code, wall = _EXIT.search(head), _WALL.search(head)
+    return _number(code.group(1)) if code else None, _number(wall.group(1)) if wall else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _bad(where: str, reason: str, rule: str, item: Any) -> Reject:
+    return Reject(locator=where, reason=reason, rule=rule, excerpt=excerpt(item))

@@ -1,0 +1,69 @@
+"""What Harbor writes beside a trajectory: a trial's `result.json` with the verifier's rewards and what stopped the run."""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from logforge.connectors.base import Source
+from logforge.connectors.content import first_text
+from logforge.connectors.rows import first_number
+from logforge.schemas.episode import Reject
+
+_TOLD = ("id", "task_name", "trial_name", "verifier_result", "started_at", "finished_at", "agent_info")
+
+
+class Trial(NamedTuple):
+    """A trial's outcome. `locator` is that of its document."""
+
+    locator: str
+    task: str | None
+    score: float | None
+    stopped_by: str | None
+    facts: dict[str, Any]
+
+    @property
+    def success(self) -> bool | None:
+        """A reward of 1 or 0 is a verdict; anything between is none."""
+        return None if self.score not in (0.0, 1.0) else self.score == 1.0
+
+
+def result_beside(path: Path) -> list[Path]:
+    """`TRIAL/result.json` for `TRIAL/agent/trajectory.json`; nothing for other places."""
+    inside = path.name == "trajectory.json" and path.parent.name == "agent"
+    return [path.parent.parent / "result.json"] if inside else []
+
+
+def trial_of(source: Source) -> Trial | Reject | None:
+    """The outcome of the source's trial, where its result was found beside it."""
+    for path in source.companions:
+        label = posixpath.normpath(posixpath.join(posixpath.dirname(source.label), "..", path.name))
+        document = Source(path, label).document()
+        if isinstance(document, Reject):
+            return document
+        if isinstance(document, dict) and ("verifier_result" in document or "exception_info" in document):
+            return _trial(document, f"{label}#")
+        return Reject(
+            locator=f"{label}#",
+            reason="no result of a trial: neither verifier_result nor exception_info",
+            rule="not_a_trial_result",
+        )
+    return None
+
+
+def _trial(document: dict[str, Any], locator: str) -> Trial:
+    rewards = _object(_object(document.get("verifier_result")).get("rewards"))
+    score = first_number(rewards, "reward")
+    if score is None and len(rewards) == 1:
+        score = first_number(rewards, *rewards)
+    stop = _object(document.get("exception_info"))
+    stopped_by = first_text(stop, "exception_type", "exception_message") if stop else None
+    facts = {key: document[key] for key in _TOLD if key in document}
+    if stop:
+        facts["exception_info"] = {k: v for k, v in stop.items() if k != "exception_traceback"}
+    return Trial(locator, first_text(document, "task_name"), score, stopped_by, facts)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,212 @@
+"""LangSmith runs: batches {post: [runs], patch: [runs]} as the SDK sends them, or one run per record as it is exported.
+
+A run begins in `post` and ends in `patch`, joined by id. The conversation of a trace is in its model runs (`run_type`
+llm); a chain around them repeats it, so that is read only where there is no model run. A record is a batch or a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from logforge.connectors.base import Head, Source
+from logforge.connectors.builder import EpisodeBuilder, episode_id, parse_arguments
+from logforge.connectors.content import count_or_none, first_text, micros, text_of, text_or_none
+from logforge.connectors.growing import Growing
+from logforge.connectors.identity import native_or_content
+from logforge.connectors.jsontext import canonical
+from logforge.connectors.langsmith_runs import Run, Runs, answers_of, is_run, messages_of
+from logforge.connectors.openai_messages import add_message, calls_of, tool_names
+from logforge.connectors.rows import close, first_number, first_user_text, reject
+from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
+
+_LIMITS = frozenset({"length", "max_tokens"})
+
+
+class LangsmithRuns:
+    """LangSmith's run logs."""
+
+    name = "langsmith_runs"
+    version = 1
+    record = "one batch of runs (a document or line), or one run"
+    fills = ("tools", "tokens", "times")
+
+    def sniff(self, head: Head) -> float:
+        """A batch whose runs have a trace, or a run itself."""
+        if head.container not in ("object", "array"):
+            return 0.0
+        runs = head.keys.get("post", set()) | head.keys.get("patch", set())
+        batch = {"post", "patch"} & head.top and {"id", "trace_id", "dotted_order"} <= runs
+        return 0.95 if batch or {"run_type", "trace_id", "inputs"} <= head.top else 0.0
+
+    def read(self, source: Source) -> Iterator[Reading]:
+        """One episode per conversation of a trace, after what is set aside."""
+        runs = Runs()
+        for locator, row in source.records():
+            reading = row if isinstance(row, Reject) else self._take(runs, row, locator)
+            if reading is not None:
+                yield reading
+        yield from _account(runs, [reading for trace in runs.traces() for reading in _read_trace(trace)])
+
+    def _take(self, runs: Runs, row: Any, locator: str) -> Reading | None:
+        try:
+            batch = isinstance(row, dict) and any(isinstance(row.get(k), list) for k in ("post", "patch"))
+            if batch or is_run(row):
+                runs.add(row, locator)
+                return None
+            return reject(locator, "neither a batch of runs nor a run", "", row)
+        except RecursionError:
+            return Reject(locator=locator, reason="nested too deep", rule="malformed_record")
+
+
+def _account(runs: Runs, readings: list[tuple[Reading, list[Run]]]) -> Iterator[Reading]:
+    """Each record counts for the first episode that has a run of it. One without any is set aside or skipped."""
+    owners: dict[str, str] = {}
+    for reading, used in readings:
+        if isinstance(reading, Episode):
+            taken = {record for run in used for record in run.records if record not in owners}
+            owners |= dict.fromkeys(taken, reading.episode_id)
+            yield msgspec.structs.replace(reading, records=len(taken))
+        elif isinstance(reading, Reject):
+            yield reading
+    for record in runs.records:
+        parts = runs.rejects.get(record, [])
+        if record in owners:
+            yield from (msgspec.structs.replace(part, episode_id=owners[record]) for part in parts)
+        elif parts:
+            yield msgspec.structs.replace(parts[0], level="record")
+        else:
+            yield Skip(reason="no_conversation")
+
+
+def _read_trace(trace: list[Run]) -> list[tuple[Reading, list[Run]]]:
+    """The conversations of a trace. One below a tool's run is that of a sub-agent."""
+    talks = [run for run in trace if run.kind == "llm" and messages_of(run)]
+    talks = talks or [run for run in trace if messages_of(run)][:1]
+    growing: Growing[Run] = Growing()
+    for run in talks:
+        asked = [_essence(message) for message, _ in messages_of(run)]
+        growing.add(asked, [_essence(message) for message, _ in answers_of(run)], run)
+    found: list[tuple[Reading, list[Run]]] = []
+    for number, chain in enumerate(growing.chains):
+        used = trace if not number else chain
+        try:
+            readings = list(_episode(chain, trace, number))
+        except RecursionError:
+            where = chain[0].locator
+            readings = [
+                Reject(level="part", locator=where, reason="nested too deep", rule="malformed_record")
+            ]
+        found += [(reading, used) for reading in readings]
+    return found
+
+
+def _essence(message: Any) -> str:
+    """A text that is equal for equal messages: an answer has keys that it loses when it is sent again."""
+    if not isinstance(message, dict):
+        return canonical(message)
+    calls = [
+        (call.name, call.call_id, parse_arguments(call.arguments)[0]) for call in calls_of(message, "", [])
+    ]
+    text = text_of(message.get("content")) or ""
+    return canonical([message.get("role"), text, calls, message.get("tool_call_id")])
+
+
+def _episode(chain: list[Run], trace: list[Run], number: int) -> Iterator[Reading]:
+    first, last = chain[0], chain[-1]
+    builder = EpisodeBuilder()
+    _add_conversation(builder, chain)
+    ending, reason = _ending(builder, last)
+    whole = native_or_content(LangsmithRuns.name, first.trace, trace[0].fields)
+    below = number and _below_tool(first, {run.id: run for run in trace})
+    model = _model(last)
+    facts = {"name": first.get("name"), "project": first.get("session_name"), "tags": first.get("tags")}
+    episode = builder.finish(
+        id=episode_id(LangsmithRuns.name, whole, first.id) if number else whole,
+        format=LangsmithRuns.name,
+        locator=last.locator,
+        records=0,
+        ending=ending,
+        ending_reason=reason,
+        native_id=f"{first.trace}/{first.id}" if number else first.trace,
+        parent_episode_id=whole if below else None,
+        group_id=whole if len(trace) > 1 else None,
+        task=first_user_text(builder),
+        session_id=first_text(first.metadata, "session_id", "thread_id", "conversation_id"),
+        user_id=first_text(first.metadata, "user_id"),
+        model=model,
+        policy_id=model,
+        temperature=first_number(_settings(last), "temperature", "ls_temperature"),
+        tools=tool_names(_settings(last).get("tools")),
+        started_at=micros(first.get("start_time")),
+        ended_at=micros(last.get("end_time")),
+        metadata=canonical({k: v for k, v in facts.items() if v} | {"metadata": first.metadata}),
+    )
+    yield from close(builder, episode)
+
+
+def _add_conversation(builder: EpisodeBuilder, chain: list[Run]) -> None:
+    """The last run's messages and its answer; each answer with the usage that its own run told."""
+    told = {len(messages_of(run)): run for run in chain}
+    for index, (message, where) in enumerate(messages_of(chain[-1])):
+        _add(builder, message, where, told.get(index))
+    for message, where in answers_of(chain[-1]):
+        _add(builder, message, where, chain[-1])
+
+
+def _add(builder: EpisodeBuilder, message: Any, where: str, told: Run | None) -> None:
+    before = len(builder.messages)
+    add_message(builder, message, where)
+    if told is None or len(builder.messages) == before or builder.messages[-1].role != "assistant":
+        return
+    asked, said = told.tokens
+    builder.messages[-1] = msgspec.structs.replace(
+        builder.messages[-1],
+        model=_model(told),
+        tokens_in=count_or_none(asked),
+        tokens_out=count_or_none(said),
+        created_at=micros(told.get("end_time")),
+    )
+
+
+def _model(run: Run) -> str | None:
+    return first_text(_settings(run), "ls_model_name", "model", "model_name") or text_or_none(
+        run.outputs.get("model")
+    )
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """How the model was called: what the request says, then the invocation, then LangSmith's own notes."""
+    extra = run.get("extra")
+    invoked = extra.get("invocation_params") if isinstance(extra, dict) else None
+    named = {k: v for k, v in run.inputs.items() if k in ("model", "temperature", "tools") and v is not None}
+    return run.metadata | (invoked if isinstance(invoked, dict) else {}) | named
+
+
+def _below_tool(run: Run, runs: dict[str, Run]) -> bool:
+    seen: set[str] = set()
+    above = text_or_none(run.get("parent_run_id"))
+    while above is not None and above in runs and above not in seen:
+        seen.add(above)
+        if runs[above].kind == "tool":
+            return True
+        above = text_or_none(runs[above].get("parent_run_id"))
+    return False
+
+
+def _ending(builder: EpisodeBuilder, last: Run) -> tuple[Ending, str]:
+    """The last run's error or finish reason; a run without an end is still going on."""
+    error = text_or_none(last.get("error"))
+    if error is not None:
+        return "truncated", f"error: {error[:80]}"
+    if not last.outputs:
+        return "truncated", "the run has no outputs yet" if last.get("end_time") is None else "no outputs"
+    if last.finish in _LIMITS:
+        return "truncated", "the model's output limit"
+    if builder.ends_unanswered:
+        return "truncated", "last call is unanswered"
+    if builder.messages and builder.messages[-1].role == "assistant":
+        return "terminal", f"the run ended: {last.finish}" if last.finish else "the run ended"
+    return "truncated", "the log stops before the agent's answer"

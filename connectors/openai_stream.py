@@ -1,0 +1,188 @@
+"""Streams of OpenAI chat completions: a `chat.completion.chunk` per line, with or without the conversation's other messages.
+
+A record is a line. The chunks of one response id are one assistant message: fragments of a call belong together by their
+`index`, wherever they stand. Lines that are plain messages are read like those of `openai_messages`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from logforge.connectors.base import Head, Source, excerpt
+from logforge.connectors.builder import EpisodeBuilder, episode_id
+from logforge.connectors.content import first_text, text_or_none
+from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.openai_chunks import Response
+from logforge.connectors.openai_messages import SESSION_KEYS, add_message
+from logforge.connectors.rows import close, first_user_text
+from logforge.schemas.episode import Ending, Reading, Reject
+
+CHUNK = "chat.completion.chunk"
+"""What the `object` of a chunk is."""
+_OBJECT = re.compile(rb'"object"\s*:\s*"chat\.completion\.chunk"')
+
+
+class OpenAIStream:
+    """Logs of streamed responses."""
+
+    name = "openai_stream"
+    version = 1
+    record = "one line: a chunk of a response, or a message"
+    fills = ("thoughts", "tokens", "times")
+
+    def sniff(self, head: Head) -> float:
+        """One of the first lines (or the first element of an array) is a chunk."""
+        if head.container not in ("object", "array", "text") or not _OBJECT.search(head.data):
+            return 0.0
+        if head.container == "array":
+            return 0.9 if {"object", "choices"} <= head.top else 0.0
+        return 0.95 if any(_is_chunk_line(line) for line in head.data.split(b"\n")[:50]) else 0.0
+
+    def read(self, source: Source) -> Iterator[Reading]:
+        """One episode per session; without sessions, per response or for the whole file (when it has messages too)."""
+        conversations = _Conversations()
+        for locator, row in source.records():
+            conversations.cut = isinstance(row, Reject) and row.rule == "malformed_record"
+            reading = row if isinstance(row, Reject) else conversations.add(row, locator)
+            if reading is not None:
+                yield reading
+        yield from conversations.episodes()
+
+
+def _is_chunk_line(line: bytes) -> bool:
+    if not _OBJECT.search(line):
+        return False
+    try:
+        return _is_chunk(loads(line))
+    except NotJson:
+        return False
+
+
+def _is_chunk(row: Any) -> bool:
+    return isinstance(row, dict) and row.get("object") == CHUNK
+
+
+@dataclass
+class _Conversation:
+    """One conversation's messages and responses, in the order in which they begin."""
+
+    session: str | None
+    first: dict[str, Any]
+    locator: str
+    records: int = 0
+    entries: list[tuple[dict[str, Any], str] | Response] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+
+
+class _Conversations:
+    """Takes the lines one by one."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], _Conversation] = {}
+        self._responses: dict[tuple[str, str, str], Response] = {}
+        self._latest: _Conversation | None = None
+        self.cut = False
+        """The file's last line is damaged, so the end of the conversation before it is lost."""
+
+    def add(self, row: Any, locator: str) -> Reading | None:
+        """Take a line, or say why not."""
+        chunk = _is_chunk(row)
+        if not chunk and not (isinstance(row, dict) and isinstance(row.get("role"), str)):
+            reason = "line is neither a chunk of a response nor a message"
+            return Reject(locator=locator, reason=reason, rule="not_a_chunk", excerpt=excerpt(row))
+        native = text_or_none(row.get("id"))
+        if chunk and native is None:
+            reason = "chunk without the id of its response"
+            return Reject(locator=locator, reason=reason, rule="chunk_without_id", excerpt=excerpt(row))
+        session = first_text(row, *SESSION_KEYS)
+        key = ("session", session) if session else ("response", native or "") if chunk else ("file", "")
+        if session is None and ("file", "") in self._known:
+            key = ("file", "")
+        if key == ("file", "") and key not in self._known:
+            self._gather()
+        conversation = self._known.setdefault(key, _Conversation(session, row, locator))
+        conversation.records += 1
+        self._latest = conversation
+        if not chunk:
+            conversation.entries.append((row, locator))
+            return None
+        response = self._responses.get((*key, native or ""))
+        if response is None:
+            response = self._responses[*key, native or ""] = Response(locator)
+            conversation.entries.append(response)
+        response.add(row, locator, conversation.rejects)
+        return None
+
+    def _gather(self) -> None:
+        """Messages without a session: the file is one conversation, and the responses read so far are part of it."""
+        alone = [key for key in self._known if key[0] == "response"]
+        if not alone:
+            return
+        whole = self._known[alone[0]]
+        for key in alone[1:]:
+            other = self._known[key]
+            whole.records += other.records
+            whole.entries += other.entries
+            whole.rejects += other.rejects
+        for key in alone:
+            del self._known[key]
+            self._responses["file", "", key[1]] = self._responses.pop((*key, key[1]))
+        self._known["file", ""] = whole
+
+    def episodes(self) -> Iterator[Reading]:
+        """One episode per conversation."""
+        for conversation in self._known.values():
+            try:
+                yield from list(_episode(conversation, self.cut and conversation is self._latest))
+            except RecursionError:
+                where, records = conversation.locator, conversation.records
+                yield Reject(
+                    locator=where, reason="nested too deep", rule="malformed_record", records=records
+                )
+
+
+def _episode(conversation: _Conversation, cut: bool) -> Iterator[Reading]:
+    builder = EpisodeBuilder()
+    builder.rejects += conversation.rejects
+    models: list[str] = []
+    for entry in conversation.entries:
+        if isinstance(entry, Response):
+            entry.build(builder)
+            models += [entry.model] if entry.model else []
+        else:
+            add_message(builder, *entry)
+    last = conversation.entries[-1]
+    ending, reason = _ending(builder, last if isinstance(last, Response) else None, cut)
+    native = conversation.session or text_or_none(conversation.first.get("id"))
+    episode = builder.finish(
+        id=episode_id(OpenAIStream.name, native, canonical(conversation.first)),
+        format=OpenAIStream.name,
+        locator=conversation.locator,
+        records=conversation.records,
+        ending=ending,
+        ending_reason=reason,
+        native_id=native,
+        session_id=conversation.session,
+        task=first_user_text(builder),
+        model=models[0] if models else None,
+        policy_id=models[0] if models else None,
+    )
+    yield from close(builder, episode)
+
+
+def _ending(builder: EpisodeBuilder, last: Response | None, cut: bool) -> tuple[Ending, str]:
+    """A stream that ends without a finish reason was cut off; else the assistant's reply is the end."""
+    if cut:
+        return "truncated", "the log is cut off"
+    if last is not None and last.finish is None:
+        return "truncated", "the stream stops before its end"
+    if last is not None and last.finish == "length":
+        return "truncated", "the model's output limit"
+    if builder.ends_unanswered:
+        return "truncated", "last call is unanswered"
+    if not builder.messages or builder.messages[-1].role != "assistant":
+        return "truncated", "the log stops before the agent's answer"
+    return "terminal", "end of conversation"

@@ -1,0 +1,181 @@
+"""OpenHands: a trajectory as exported (an array of events) and the evaluation's outputs (rows with a `history` of events).
+
+In an exported trajectory the record is an event; in outputs it is a row. Old rows hold pairs of action and
+observation instead of a flat list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from logforge.connectors.base import Head, Source, at
+from logforge.connectors.builder import content_id, episode_id
+from logforge.connectors.content import bad_part, first_text, text_or_none
+from logforge.connectors.jsontext import canonical
+from logforge.connectors.openhands_run import Run
+from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
+from logforge.schemas.episode import Episode, Reading, Reject
+
+
+class OpenHandsEvents:
+    """A trajectory as OpenHands exports it."""
+
+    name = "openhands_events"
+    version = 1
+    record = "one event: an array element (a file is one run)"
+    fills = ("tools", "thoughts", "tokens", "latency", "times")
+
+    def sniff(self, head: Head) -> float:
+        """An array of events: an action or an observation, who sent it, and when."""
+        event = {"action", "observation"} & head.top and {"source", "timestamp"} <= head.top
+        return 0.95 if head.container == "array" and event and {"args", "extras"} & head.top else 0.0
+
+    def read(self, source: Source) -> Iterator[Reading]:
+        """One episode, and one for each agent that was delegated to."""
+        run, cut = Run(), False
+        events: list[Any] = []
+
+        def row(event: Any, locator: str) -> Iterator[Reading]:
+            if not _is_event(event):
+                yield reject(locator, "neither an action nor an observation", "", event)
+                return
+            events.append(event)
+            run.add(event, locator if "#" in locator else f"{locator}#")
+
+        for reading in read_rows(source, row):
+            cut = isinstance(reading, Reject) and reading.rule == "malformed_record"
+            yield reading
+        run.close()
+        if events:
+            error = "the log is cut off" if cut else None
+            yield from _episodes(self.name, run, content_id(self.name, events), error=error)
+
+
+class OpenHandsOutput:
+    """`output.jsonl` of OpenHands' evaluations and its issue resolver."""
+
+    name = "openhands_output"
+    version = 1
+    record = "one row: a run on one instance"
+    fills = ("outcome", "tools", "thoughts", "tokens", "latency", "times")
+
+    def sniff(self, head: Head) -> float:
+        """A row with a history of events and the instance or the issue it worked on."""
+        known = "history" in head.top and {"instance_id", "issue"} & head.top
+        ours = {"instruction", "test_result", "git_patch", "metrics"} & head.top
+        events = head.keys.get("history", set())
+        return 0.95 if known and ours and (not events or {"action", "observation"} & events) else 0.0
+
+    def read(self, source: Source) -> Iterator[Reading]:
+        """One episode per row, and one for each agent that was delegated to."""
+        yield from read_rows(source, self._row)
+
+    def _row(self, row: Any, locator: str) -> Iterator[Reading]:
+        history = row.get("history") if isinstance(row, dict) else None
+        if not isinstance(history, list):
+            yield reject(locator, "no list `history` of events", "", row)
+            return
+        run = Run()
+        for event, where in _flat(history, at(locator, "/history")):
+            if _is_event(event):
+                run.add(event, where)
+            else:
+                run.builder.rejects.append(
+                    bad_part(where, "neither an action nor an observation", "bad_event", event)
+                )
+        run.close()
+        run.locator = locator
+        yield from _episodes(self.name, run, content_id(self.name, row), row, error=_error(row))
+
+
+def _is_event(event: Any) -> bool:
+    return isinstance(event, dict) and any(isinstance(event.get(k), str) for k in ("action", "observation"))
+
+
+def _flat(history: list[Any], where: str) -> Iterator[tuple[Any, str]]:
+    """The events of a history, which in old rows is a list of pairs."""
+    for index, item in enumerate(history):
+        if isinstance(item, list):
+            yield from ((event, f"{where}/{index}/{inner}") for inner, event in enumerate(item))
+        else:
+            yield item, f"{where}/{index}"
+
+
+def _episodes(
+    name: str, run: Run, own_id: str, row: dict[str, Any] | None = None, *, error: str | None = None
+) -> Iterator[Reading]:
+    """The run's episode, then those of the agents it delegated to, each below its parent."""
+    yield from close(run.builder, _episode(name, run, own_id, row, error, None))
+    for number, child in enumerate(run.children):
+        yield from _children(name, child, own_id, number, row is not None)
+
+
+def _children(name: str, run: Run, parent: str, number: int, in_row: bool) -> Iterator[Reading]:
+    own_id = episode_id(name, parent, number)
+    if in_row:
+        run.records = 0
+    yield from close(run.builder, _episode(name, run, own_id, None, None, parent))
+    for index, child in enumerate(run.children):
+        yield from _children(name, child, own_id, index, in_row)
+
+
+def _episode(
+    name: str, run: Run, own_id: str, row: dict[str, Any] | None, error: str | None, parent: str | None
+) -> Episode:
+    ending, reason = run.ending(error)
+    about = row or {}
+    config = _inside(about, "metadata", "llm_config")
+    model = text_or_none(config.get("model")) or run.model
+    patch = text_or_none(_inside(about, "instance").get("patch"))
+    task = first_user_text(run.builder) or run.task or text_or_none(about.get("instruction"))
+    return run.builder.finish(
+        id=own_id,
+        format=name,
+        locator=run.locator,
+        records=run.records if row is None else 1,
+        ending=ending,
+        ending_reason=reason,
+        native_id=_task_id(about),
+        task_id=_task_id(about),
+        task=task,
+        group_id=episode_id(name, task) if task and not about else None,
+        parent_episode_id=parent,
+        tools=run.tools,
+        model=model,
+        policy_id=model,
+        temperature=first_number(config, "temperature"),
+        success=_success(about),
+        reference=None if patch is None else canonical(patch),
+        metadata=canonical(
+            {key: value for key, value in about.items() if key != "history"} | {"other_events": run.others}
+        ),
+    )
+
+
+def _inside(value: Any, *keys: str) -> dict[str, Any]:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _error(row: dict[str, Any]) -> str | None:
+    """What stopped the run from outside: the cap on iterations, a crash, a lost runtime."""
+    error = row.get("error")
+    return (error if isinstance(error, str) else canonical(error)) if error else None
+
+
+def _task_id(row: dict[str, Any]) -> str | None:
+    issue = _inside(row, "issue")
+    if issue.get("number") is not None:
+        return f"{issue.get('owner')}/{issue.get('repo')}#{issue['number']}"
+    return first_text(row, "instance_id")
+
+
+def _success(row: dict[str, Any]) -> bool | None:
+    """The tests' verdict, or the resolver's own (judged by a model); a patch alone is no verdict."""
+    for place in (_inside(row, "test_result", "report"), _inside(row, "report"), row):
+        verdict = first_bool(place, "resolved", "success")
+        if verdict is not None:
+            return verdict
+    return None

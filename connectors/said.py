@@ -1,0 +1,293 @@
+"""What was said, as tracing tools log it: a message of OpenAI, Anthropic, Bedrock or OpenTelemetry parts, read the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from logforge.connectors.builder import Call, parse_arguments
+from logforge.connectors.content import Answer, Text, bad_part, part_text, text_of, text_or_none
+from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.schemas.episode import Reject
+
+Where = Callable[[str], str]
+"""Gives the locator of a JSON pointer inside the value at hand."""
+
+_THOUGHTS = frozenset({"reasoning", "thinking", "redacted_thinking"})
+_CALLS = frozenset(
+    {"tool_call", "tool_use", "server_tool_call", "server_tool_use", "function_call", "tool-call"}
+)
+_ANSWERS = frozenset({"tool_call_response", "tool_result", "server_tool_call_response", "tool-result"})
+_MEDIA = frozenset(
+    {
+        "image",
+        "image_url",
+        "input_image",
+        "audio",
+        "input_audio",
+        "video",
+        "blob",
+        "file",
+        "input_file",
+        "uri",
+    }
+)
+"""Parts that are no text, whatever they hold (a blob's content is base64); each leaves a mark."""
+_PARTS = _THOUGHTS | _CALLS | _ANSWERS | _MEDIA
+_PARTS |= {"text", "input_text", "output_text", "refusal", "document", "compaction"}
+_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant", "function": "tool"}
+KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+
+
+@dataclass
+class Said:
+    """One message: its text, thoughts, calls and answers, apart."""
+
+    role: str
+    locator: str
+    texts: list[Text] = field(default_factory=list)
+    thoughts: list[Text] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    finish: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The texts, joined by line breaks; None when there is none."""
+        return "\n".join(text for text, _ in self.texts) if self.texts else None
+
+    @property
+    def thought(self) -> str | None:
+        """The thinking, joined by line breaks; None when there is none."""
+        return "\n".join(text for text, _ in self.thoughts) or None
+
+    @property
+    def place(self) -> str:
+        """The locator of its first piece."""
+        pieces = self.texts or self.thoughts
+        return pieces[0].locator if pieces else self.locator
+
+
+class Atom(NamedTuple):
+    """What makes two copies of a message the same: neither ids, nor thoughts, nor how arguments are written."""
+
+    role: str
+    text: str
+    calls: tuple[tuple[str, str], ...] = ()
+
+
+def atom_of(said: Said) -> Atom:
+    """The atom of a message that is no tool answer."""
+    calls = tuple((call.name, parse_arguments(call.arguments)[0]) for call in said.calls)
+    return Atom(said.role, (said.text or "").strip(), calls)
+
+
+def answer_atom(answer: Answer) -> Atom:
+    """The atom of a tool's answer."""
+    return Atom("tool", (answer.text or "").strip())
+
+
+Piece = tuple[Atom, Said, Answer | None]
+"""An atom and what it was made of: a message, or one answer in it."""
+
+
+def atoms(heard: list[Said]) -> list[Piece]:
+    """Messages as atoms: each answer of a message on its own, before what else it says."""
+    found: list[Piece] = []
+    for said in heard:
+        found += [(answer_atom(answer), said, answer) for answer in said.answers]
+        if said.texts or said.calls or said.thoughts or not said.answers:
+            found.append((atom_of(said), said, None))
+    return found
+
+
+def plain(role: str, text: Any, locator: str) -> Said:
+    """A message that is nothing but a text."""
+    said = Said(role, locator)
+    if (found := text_of(text)) is not None:
+        said.texts.append(Text(found, locator))
+    return said
+
+
+def inside(value: Any, where: Where) -> tuple[Any, Where]:
+    """A value and its locators, unwrapped when it is JSON text of an object or a list."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            found = loads(value)
+        except NotJson:
+            return value, where
+        if isinstance(found, dict | list):
+            return found, lambda pointer: where("#" + pointer)
+    return value, where
+
+
+def read_messages(given: Any, place: Where, role: str, rejects: list[Reject]) -> list[Said]:
+    """The messages of a payload: a list of them, an object that holds one, a message, or a bare text said by `role`.
+
+    What is JSON but no message stays the text that it is: a model may well answer in JSON.
+    """
+    value, where = inside(given, place)
+    if isinstance(value, dict):
+        for key in ("messages", "choices"):
+            if isinstance(value.get(key), list):
+                return _read_list(value[key], _below(where, f"/{key}"), role, rejects)
+        if _is_message(value):
+            return [said] if (said := read_message(value, where, role, rejects)) else []
+        if value.keys() == {"content"} and isinstance(value["content"], str):
+            return [plain(role, value["content"], where("/content"))]
+    elif isinstance(value, list) and value and all(_is_part(part) for part in value):
+        return [_parts_only(value, where, role, rejects)]
+    elif isinstance(value, list) and any(_is_message(message) for message in value):
+        return _read_list(value, where, role, rejects)
+    return [] if given is None or given == "" or value in ([], {}) else [plain(role, _text(given), place(""))]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else canonical(value)
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and bool({"role", "parts", "tool_calls", "message"} & value.keys())
+
+
+def _is_part(part: Any) -> bool:
+    """A part by its kind, and no row of data that has a `type` too."""
+    if not isinstance(part, dict) or "role" in part:
+        return False
+    kind = part.get("type")
+    bedrock = any(isinstance(part.get(key), dict) for key in ("toolUse", "toolResult"))
+    return bedrock or part.keys() == {"text"} or (isinstance(kind, str) and kind in _PARTS)
+
+
+def _below(where: Where, pointer: str) -> Where:
+    return lambda more: where(pointer + more)
+
+
+def _read_list(values: list[Any], where: Where, role: str, rejects: list[Reject]) -> list[Said]:
+    found = [
+        read_message(value, _below(where, f"/{index}"), role, rejects) for index, value in enumerate(values)
+    ]
+    return [said for said in found if said is not None]
+
+
+def _parts_only(values: list[Any], where: Where, role: str, rejects: list[Reject]) -> Said:
+    """A list that holds the parts of one message."""
+    said = Said(role, where(""))
+    for index, value in enumerate(values):
+        _read_part(said, value, _below(where, f"/{index}"), rejects)
+    return said
+
+
+def read_message(value: Any, where: Where, role: str, rejects: list[Reject]) -> Said | None:
+    """One message; None when it is none (it goes to `rejects`)."""
+    if isinstance(value, str):
+        return plain(role, value, where(""))
+    if not isinstance(value, dict):
+        rejects.append(bad_part(where(""), "message is no object", "bad_message", value))
+        return None
+    finish = text_or_none(value.get("finish_reason"))
+    wrapped, inner = inside(value.get("message"), _below(where, "/message"))
+    if isinstance(wrapped, dict | list) and not isinstance(value.get("role"), str):
+        found = read_messages(wrapped, inner, role, rejects)
+        for said in found[:1]:
+            said.finish = said.finish or finish
+        return found[0] if found else None
+    if isinstance(wrapped, str) and "content" not in value:
+        return plain(role, wrapped, where("/message"))
+    named = value.get("role") if value.get("role") is not None else role
+    name = _ROLES.get(named, named) if isinstance(named, str) else None
+    if name not in KNOWN_ROLES:
+        known = ", ".join(sorted(KNOWN_ROLES))
+        rejects.append(bad_part(where(""), f"message whose role is none of {known}", "unknown_role", value))
+        return None
+    return _read_fields(Said(str(name), where(""), finish=finish), value, where, rejects)
+
+
+def _read_fields(said: Said, value: dict[str, Any], where: Where, rejects: list[Reject]) -> Said:
+    for key in ("parts", "content", "contents"):
+        if key in value:
+            _read_content(said, value[key], _below(where, f"/{key}"), rejects)
+    for key in ("reasoning_content", "reasoning"):
+        if isinstance(value.get(key), str) and value[key] and not said.thoughts:
+            said.thoughts.append(Text(value[key], where(f"/{key}")))
+    listed, inner = inside(value.get("tool_calls"), _below(where, "/tool_calls"))
+    for index, call in enumerate(listed if isinstance(listed, list) else ()):
+        _read_call(said, call, _below(inner, f"/{index}"), rejects)
+    if isinstance(value.get("function_call"), dict) and not said.calls:
+        _read_call(said, value["function_call"], _below(where, "/function_call"), rejects)
+    if said.role == "tool" and not said.answers:
+        _whole_answer(said, value)
+    return said
+
+
+def _whole_answer(said: Said, value: dict[str, Any]) -> None:
+    """A tool message that is one answer as a whole."""
+    call_id = next(
+        (t for k in ("tool_call_id", "id", "tool_use_id") if (t := text_or_none(value.get(k)))), None
+    )
+    failed = value.get("is_error") is True or bool(value.get("error"))
+    said.answers.append(Answer(call_id, said.text, failed, said.place))
+    said.texts = []
+
+
+def _read_content(said: Said, content: Any, where: Where, rejects: list[Reject]) -> None:
+    if isinstance(content, str) and said.role != "tool":  # a tool may well return a list of typed rows
+        found, inner = inside(content, where)
+        if isinstance(found, list) and found and all(_is_part(part) for part in found):
+            content, where = found, inner
+    if isinstance(content, str):
+        if content:
+            said.texts.append(Text(content, where("")))
+    elif isinstance(content, list):
+        for index, part in enumerate(content):
+            _read_part(said, part, _below(where, f"/{index}"), rejects)
+    elif content is not None:
+        said.texts.append(Text(canonical(content), where("")))
+
+
+def _read_part(said: Said, part: Any, where: Where, rejects: list[Reject]) -> None:
+    if isinstance(part, dict) and isinstance(part.get("toolUse"), dict):  # Bedrock
+        part, where = {**part["toolUse"], "type": "tool_use"}, _below(where, "/toolUse")
+    elif isinstance(part, dict) and isinstance(part.get("toolResult"), dict):
+        part, where = {**part["toolResult"], "type": "tool_result"}, _below(where, "/toolResult")
+    kind = part.get("type") if isinstance(part, dict) else None
+    kind = kind if isinstance(kind, str) else None
+    if kind in _THOUGHTS:
+        text = next((t for k in ("content", "thinking", "text") if isinstance(t := part.get(k), str)), None)
+        if text != "":
+            said.thoughts.append(Text(text or f"[{kind}]", where("")))
+    elif kind in _CALLS:
+        _read_call(said, part, where, rejects)
+    elif kind in _ANSWERS:
+        _read_answer(said, part, where)
+    elif kind in _MEDIA:
+        said.texts.append(Text(f"[{kind}]", where("")))
+    elif part is not None and (text := part_text(part)):
+        said.texts.append(Text(text, where("")))
+
+
+def _read_call(said: Said, call: Any, where: Where, rejects: list[Reject]) -> None:
+    if isinstance(call, str):
+        call, where = inside(call, where)
+    inner = call.get("function") if isinstance(call, dict) else None
+    inner = inner if isinstance(inner, dict) else call if isinstance(call, dict) else {}
+    name = next((n for k in ("name", "toolName") if isinstance(n := inner.get(k), str) and n), None)
+    if name is None:
+        rejects.append(bad_part(where(""), "tool call without a name", "nameless_call", call))
+        return
+    keys = ("arguments", "input", "args", "server_tool_call", "parameters")
+    arguments = next((inner[key] for key in keys if key in inner), None)
+    ids = ("id", "tool_call_id", "toolUseId", "toolCallId", "call_id")
+    call_id = next((t for key in ids if (t := text_or_none(call.get(key)))), None)
+    said.calls.append(Call(name, arguments, call_id, where("")))
+
+
+def _read_answer(said: Said, part: dict[str, Any], where: Where) -> None:
+    keys = ("response", "result", "content", "output", "server_tool_call_response")
+    key = next((key for key in keys if key in part), None)
+    ids = ("id", "tool_call_id", "tool_use_id", "toolUseId", "toolCallId")
+    call_id = next((t for name in ids if (t := text_or_none(part.get(name)))), None)
+    failed = part.get("is_error") is True or part.get("isError") is True or part.get("status") == "error"
+    text = text_of(part[key]) if key else None
+    said.answers.append(Answer(call_id, text, failed, where(f"/{key}") if key else where("")))

@@ -1,0 +1,128 @@
+"""ShareGPT rows with tools: `{"conversations": [{"from", "value"}, …], "tools": "…"}`. A record is one conversation.
+
+`from` is human, gpt, function_call or observation (and their synonyms); the value of a function_call is JSON text. Calls
+have no ids: an observation answers the turn before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from logforge.connectors.base import Head, Source, at
+from logforge.connectors.builder import EpisodeBuilder, content_id
+from logforge.connectors.content import bad_part, first_text, text_of, text_or_none
+from logforge.connectors.dialogue import CALLS_IN_TEXT, answer_all, call_of, chat_ending
+from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.openai_messages import tool_names
+from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
+from logforge.schemas.episode import Episode, Reading
+
+_ROLES = {
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "assistant", "chatgpt", "bing", "bard", "model"), "assistant"),
+    **dict.fromkeys(("function_call", "tool_call"), "call"),
+    **dict.fromkeys(("observation", "tool", "function", "function_response", "tool_response"), "tool"),
+    "system": "system",
+}
+
+
+class ShareGPT:
+    """ShareGPT conversations."""
+
+    name = "sharegpt_tools"
+    version = 1
+    record = "one conversation (an array element, a line or the document)"
+    fills = ("outcome", "tools")
+
+    def sniff(self, head: Head) -> float:
+        """Rows whose `conversations` have from and value, and no calls written into their texts."""
+        if head.container not in ("object", "array") or any(mark in head.data for mark in CALLS_IN_TEXT):
+            return 0.0
+        return 0.9 if {"from", "value"} <= head.keys.get("conversations", set()) else 0.0
+
+    def read(self, source: Source) -> Iterator[Reading]:
+        """One episode per row."""
+        yield from read_rows(source, self._row)
+
+    def _row(self, row: Any, locator: str) -> Iterator[Reading]:
+        if not isinstance(row, dict) or not isinstance(row.get("conversations"), list):
+            yield reject(locator, "no list of `conversations`", "", row)
+            return
+        chat = _Chat()
+        if text_or_none(row.get("system")):
+            chat.builder.message("system", text_or_none(row["system"]), at(locator, "/system"))
+        for index, turn in enumerate(row["conversations"]):
+            chat.add(turn, at(locator, f"/conversations/{index}"))
+        yield from close(chat.builder, self._episode(chat, row, locator))
+
+    def _episode(self, chat: _Chat, row: dict[str, Any], locator: str) -> Episode:
+        success, score = first_bool(row, "label", "success"), first_number(row, "reward", "score")
+        ending, reason = chat_ending(chat.builder, success is not None or score is not None)
+        more = {"tool_call_ids": chat.ids} if chat.ids else {}
+        return chat.builder.finish(
+            id=content_id(self.name, row),
+            format=self.name,
+            locator=locator,
+            ending=ending,
+            ending_reason=reason,
+            native_id=first_text(row, "id", "conversation_id"),
+            task=first_user_text(chat.builder),
+            model=text_or_none(row.get("model")),
+            policy_id=text_or_none(row.get("model")),
+            tools=tool_names(row.get("tools")),
+            success=success,
+            score=score,
+            metadata=canonical(
+                {k: v for k, v in row.items() if k not in ("conversations", "tools", "system")} | more
+            ),
+        )
+
+
+class _Chat:
+    """Takes a conversation's turns in order."""
+
+    def __init__(self) -> None:
+        self.builder = EpisodeBuilder()
+        self.ids: list[str] = []
+        self._asked: list[str] = []
+
+    def add(self, turn: Any, where: str) -> None:
+        """Take one turn."""
+        said_by = turn.get("from") if isinstance(turn, dict) else None
+        role = _ROLES.get(said_by) if isinstance(said_by, str) else None
+        value = turn.get("value") if role is not None else None
+        if role == "call":
+            self._call(value, where)
+        elif role == "tool":
+            self.ids += answer_all(self.builder, self._asked, value, f"{where}/value")
+            self._asked = []
+        elif role == "assistant":
+            self.builder.turn(text_of(value), [], f"{where}/value")
+        elif role is not None:
+            self.builder.message(role, text_of(value), f"{where}/value" if value else where)
+        else:
+            known = ", ".join(_ROLES)
+            self.builder.rejects.append(
+                bad_part(where, f"turn whose `from` is none of {known}", "unknown_role", turn)
+            )
+
+    def _call(self, value: Any, where: str) -> None:
+        """A call, or a list of calls of one turn."""
+        place = f"{where}/value"
+        try:
+            parsed = loads(value) if isinstance(value, str) else value
+        except NotJson:
+            parsed = value
+        if isinstance(parsed, list):
+            inner = f"{place}#" if isinstance(value, str) else place
+            found = [call_of(item, f"{inner}/{i}", self.builder.rejects) for i, item in enumerate(parsed)]
+        else:
+            found = [call_of(value, place, self.builder.rejects)]
+        calls = [call for call in found if call is not None]
+        self._asked = [call.name for call in calls]
+        if calls:
+            self.builder.turn(None, calls, where)
+        else:
+            # It decided something that the log no longer tells; a `respond` step would be an invention.
+            self.builder.message("assistant", text_of(value), place)
