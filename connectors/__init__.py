@@ -8,7 +8,7 @@ import zlib
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logforge.connectors.base import Connector, Head, look
 from logforge.schemas.errors import UnknownName
@@ -74,10 +74,23 @@ def registry() -> dict[str, Connector]:
     found = {name: _load(target) for name, target in BUILT_IN.items()}
     for point in entry_points(group=ENTRY_POINTS):
         try:
-            found[point.name] = point.load()()
+            found[point.name] = _checked(point.load()(), point.name)
         except Exception as error:
             warnings.warn(f"connector {point.name!r} ({point.value}) cannot be loaded: {error}", stacklevel=2)
     return dict(sorted(found.items()))
+
+
+def _checked(connector: Any, name: str) -> Connector:
+    """A third-party connector, when it has what every one must have."""
+    lacking = [
+        part for part in ("name", "version", "record", "sniff", "read") if not hasattr(connector, part)
+    ]
+    if lacking:
+        raise TypeError(f"it has no {', '.join(lacking)}")
+    if connector.name != name:
+        raise ValueError(f"its name is {connector.name!r}, its entry point's {name!r}")
+    found: Connector = connector
+    return found
 
 
 def registry_version() -> int:
@@ -105,9 +118,18 @@ def detect(path: Path) -> list[Claim]:
     return claims(look(path))
 
 
-def claims(head: Head) -> list[Claim]:
-    """The claims on a file of which the head was read already."""
-    found = [Claim(connector, connector.sniff(head)) for connector in registry().values()]
+def claims(head: Head, *more: Connector) -> list[Claim]:
+    """The claims on a file of which the head was read already, by the registered connectors and some more."""
+    found = [Claim(connector, _confidence(connector, head)) for connector in (*registry().values(), *more)]
     return sorted(
         (claim for claim in found if claim.confidence > 0), key=lambda c: (-c.confidence, c.connector.name)
     )
+
+
+def _confidence(connector: Connector, head: Head) -> float:
+    """What a connector claims. One that raises claims nothing, and that is said: the others are not to fall with it."""
+    try:
+        return connector.sniff(head)
+    except Exception as error:
+        warnings.warn(f"connector {connector.name!r} failed to look at {head.name}: {error}", stacklevel=2)
+        return 0.0

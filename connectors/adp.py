@@ -1,7 +1,7 @@
 """ADP's standardised trajectories (Agent Data Protocol): `{id, content: [{class_, …}], details}`. A record is one trajectory.
 
 Actions and observations stand in order; a result is the observation right after its action. The standard has no place
-for an outcome, and the texts of success that its converters append are observations like any other: no reward is read.
+for an outcome, and the texts of success that its converters append after the agent's end are no observations: no reward is read.
 """
 
 from __future__ import annotations
@@ -12,16 +12,29 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.builder import Call, EpisodeBuilder, content_id
 from logforge.connectors.content import bad_part, first_text, text_of, text_or_none
+from logforge.connectors.identity import instance_task, task_group
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.openai_messages import tool_names
+from logforge.connectors.outcome import FINISHING
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
 from logforge.schemas.episode import Ending, Episode, Reading
 
 _CODEACT_ID = re.compile(r"[^/]+/(.+)/([^/]+)/max\d+_p\d+[^/]*")
 _FINISH = re.compile(r"\s*<finish>")
+_CONVERTERS_PRAISE = frozenset(
+    {
+        "Congratulations! You have successfully solved the task.",
+        "Your solution has been verified as correct.",
+        "Well done on successfully completing the task!",
+        "Your implementation satisfies the task requirements.",
+        "Task completed successfully.",
+    }
+)
+"""What the converters of Nebius and SWE-smith append to every run, whatever became of it; no environment said it."""
 _HUMAN = "androidcontrol"
+_SHELLS = frozenset({"bash", "sh", "shell"})
 
 
 class CodeActId(NamedTuple):
@@ -79,15 +92,18 @@ class AdpStd:
             ending=ending,
             ending_reason=reason,
             native_id=native,
-            task_id=first_text(details, "instance_id", "task_id") or known.task,
-            group_id=episode_id(self.name, task) if task else None,
+            task_id=instance_task(first_text(details, "instance_id", "task_id")) or known.task,
+            group_id=task_group(task),
             task=task,
             source_kind="human_demo" if is_human else "agent_log",
             policy_id="human" if is_human else model,
             model=model,
             tools=tool_names(row.get("available_apis")),
             success=first_bool(details, "resolved", "success"),
-            metadata=canonical({key: value for key, value in row.items() if key != "content"}),
+            metadata=canonical(
+                {key: value for key, value in row.items() if key != "content"}
+                | ({"converter_end": trajectory.converter_end} if trajectory.converter_end else {})
+            ),
         )
 
 
@@ -98,10 +114,15 @@ class _Trajectory:
         self.builder = EpisodeBuilder()
         self._last = ""
         self._said: str | None = None
+        self.converter_end: list[Any] = []
 
     def add(self, item: Any, where: str) -> None:
         """Take one of them."""
         kind = item.get("class_") if isinstance(item, dict) else None
+        if isinstance(kind, str) and self._is_converters(item):
+            self.converter_end.append(item)
+            self._last = "converter_end"
+            return
         if kind in ("api_action", "code_action"):
             self._call(item, where)
         elif kind == "message_action":
@@ -123,6 +144,15 @@ class _Trajectory:
             self.builder.turn(
                 None, [call], where, thought=_thought(item), reward=first_number(item, "reward")
             )
+
+    def _is_converters(self, item: dict[str, Any]) -> bool:
+        """What the converter wrote after the agent had ended its run: that it was right, and that it finishes."""
+        if self.builder.last_action not in FINISHING:
+            return False
+        text = text_of(item.get("content")) or ""
+        if item["class_"] == "message_action":
+            return bool(_FINISH.match(text))
+        return item["class_"] == "text_observation" and text.strip() in _CONVERTERS_PRAISE
 
     def _say(self, item: dict[str, Any], where: str) -> None:
         text = text_of(item.get("content"))
@@ -152,7 +182,7 @@ class _Trajectory:
             return "terminal", "the agent finished" if finished else "end of conversation"
         if is_human and self._last.endswith("_observation") and self.builder.last_action:
             return "terminal", "the demonstration is whole: a screen after its last action"
-        if self.builder.last_action in ("submit", "finish"):
+        if self.builder.last_action in FINISHING:
             return "terminal", f"the last action is {self.builder.last_action}"
         return "truncated", "the log stops before the agent finishes"
 
@@ -163,9 +193,11 @@ def _api(item: dict[str, Any], where: str) -> Call | None:
 
 
 def _code(item: dict[str, Any], where: str) -> Call:
-    """Code is a call named after its language: the interpreter is the tool."""
-    name = text_or_none(item.get("language")) or "code"
-    return Call(name, {"code": text_of(item.get("content")) or ""}, None, where)
+    """Code is a call named after its language: the interpreter is the tool. A shell's is `bash`, as in other formats."""
+    name, code = text_or_none(item.get("language")) or "code", text_of(item.get("content")) or ""
+    if name in _SHELLS:
+        return Call("bash", {"command": code}, None, where)
+    return Call(name, {"code": code}, None, where)
 
 
 def _thought(item: dict[str, Any]) -> str | None:

@@ -13,20 +13,27 @@ from typing import Any
 
 from logforge.connectors.adp import codeact_id
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.builder import Call, EpisodeBuilder, content_id
 from logforge.connectors.content import bad_part, first_text, text_of, text_or_none
+from logforge.connectors.identity import instance_task, task_group
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.openai_messages import add_messages
+from logforge.connectors.outcome import FINISHING
 from logforge.connectors.rows import close, first_bool, first_user_text, read_rows, reject
-from logforge.connectors.text_calls import answer, command_call, execute_calls, fenced, function_calls
+from logforge.connectors.text_calls import (
+    answer,
+    command_call,
+    execute_calls,
+    fenced,
+    function_calls,
+    interface,
+)
 from logforge.schemas.episode import Ending, Episode, Reading
 
 FindCalls = Callable[[str, str], list[Call]]
 """Finds the calls in a text; takes the text and its locator."""
 
 _OFFERED = re.compile(r"---- BEGIN FUNCTION #\d+: (\S+) ----")
-_RUN_NUMBER = re.compile(r"(-\d+)_\d+$")
-_ISSUE = re.compile(r"ISSUE:\n(.*?)\n\s*INSTRUCTIONS:", re.DOTALL)
 _SCREENS = "accessibility_trees"
 _TEXTS = {"trajectory", "messages", "conversations", _SCREENS}
 
@@ -65,7 +72,7 @@ class AdpRaw:
             yield reject(locator, "row is no object", "", row)
         elif isinstance(row.get("actions"), list) and isinstance(row.get(_SCREENS), list):
             yield from close(builder, self._demonstration(builder, row, locator))
-        elif (read := _reader(row)) is not None:
+        elif (read := _reader(builder, row)) is not None:
             key, calls_in = read
             _add_texts(builder, row[key], at(locator, f"/{key}"), calls_in)
             yield from close(builder, self._conversation(builder, row, locator))
@@ -75,7 +82,6 @@ class AdpRaw:
     def _conversation(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str) -> Episode:
         native = first_text(row, "traj_id", "id", "instance_id", "run_id")
         known = codeact_id(native)
-        instance = first_text(row, "instance_id")
         task = first_user_text(builder)
         model = first_text(row, "model_name", "model") or known.model
         ending, reason = _ending(builder, row)
@@ -86,8 +92,8 @@ class AdpRaw:
             ending=ending,
             ending_reason=reason,
             native_id=native,
-            task_id=_RUN_NUMBER.sub(r"\1", instance) if instance else known.task,
-            group_id=_group(self.name, task),
+            task_id=instance_task(first_text(row, "instance_id")) or known.task,
+            group_id=task_group(task),
             task=task,
             model=model,
             policy_id=model,
@@ -110,7 +116,7 @@ class AdpRaw:
                 else "no screen after the last action"
             ),
             native_id=text_or_none(row.get("episode_id")),
-            group_id=_group(self.name, task),
+            group_id=task_group(task),
             task=task,
             source_kind="human_demo",
             policy_id="human",
@@ -118,19 +124,23 @@ class AdpRaw:
         )
 
 
-def _reader(row: dict[str, Any]) -> tuple[str, FindCalls] | None:
+def _reader(builder: EpisodeBuilder, row: dict[str, Any]) -> tuple[str, FindCalls] | None:
     readers: dict[str, FindCalls] = {
-        "trajectory": _last_fence,
+        "trajectory": _last_fence(builder),
         "conversations": execute_calls,
         "messages": function_calls,
     }
     return next(((key, find) for key, find in readers.items() if isinstance(row.get(key), list)), None)
 
 
-def _last_fence(text: str, where: str) -> list[Call]:
+def _last_fence(builder: EpisodeBuilder) -> FindCalls:
     """SWE-agent runs the last fenced block of a message."""
-    blocks = fenced(text, "", "bash", "sh")
-    return command_call(blocks[-1], where) if blocks else []
+
+    def find(text: str, where: str) -> list[Call]:
+        blocks = fenced(text, "", "bash", "sh")
+        return command_call(blocks[-1], where, interface(builder)) if blocks else []
+
+    return find
 
 
 def _add_texts(builder: EpisodeBuilder, messages: list[Any], pointer: str, calls_in: FindCalls) -> None:
@@ -192,7 +202,7 @@ def _ending(builder: EpisodeBuilder, row: dict[str, Any]) -> tuple[Ending, str]:
     status = first_text(row, "exit_status")
     if status is not None:
         return "terminal" if status == "submitted" else "truncated", f"exit status: {status[:60]}"
-    if builder.last_action in ("submit", "finish"):
+    if builder.last_action in FINISHING:
         return "terminal", f"the last action is {builder.last_action}"
     if builder.ends_unanswered:
         return "truncated", "last call is unanswered"
@@ -206,11 +216,3 @@ def _offered(builder: EpisodeBuilder) -> list[str] | None:
     first = builder.messages[0] if builder.messages else None
     names = _OFFERED.findall(first.content or "") if first is not None and first.role == "system" else []
     return sorted(set(names)) or None
-
-
-def _group(name: str, task: str | None) -> str | None:
-    """Runs on one task share it, also where the instructions around a SWE-agent issue differ."""
-    if not task:
-        return None
-    issue = _ISSUE.search(task)
-    return episode_id(name, issue.group(1).strip() if issue else task)

@@ -54,6 +54,7 @@ class AgentDojo:
     def _episode(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str) -> Episode:
         keys = ("pipeline_name", "suite_name", "user_task_id", "attack_type", "injection_task_id")
         pipeline, suite, task, attack, injection = (text_or_none(row.get(key)) for key in keys)
+        scripted = pipeline is not None and pipeline.startswith(_SCRIPTED)
         ending, reason = _ending(builder, row)
         metadata = {key: value for key, value in row.items() if key != "messages"}
         # Without an injection `security` is always true and says nothing.
@@ -68,8 +69,9 @@ class AgentDojo:
             task_id="/".join(part for part in (suite, task) if part) or None,
             task=first_user_text(builder),
             group_id=episode_id(self.name, suite, task) if suite and task else None,
-            policy_id=pipeline,
-            model=None if pipeline is None or pipeline.startswith(_SCRIPTED) else pipeline,
+            source_kind="synthetic" if scripted else "agent_log",
+            policy_id="script:ground-truth" if scripted else pipeline,
+            model=None if scripted else pipeline,
             success=first_bool(row, "utility"),
             metadata=canonical(metadata),
             **_clock(row),

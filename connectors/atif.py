@@ -15,8 +15,10 @@ from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
 from logforge.connectors.content import bad_part, count_or_none, first_text, micros, text_of, text_or_none
 from logforge.connectors.harbor import Trial, result_beside, trial_of
+from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.openai_messages import tool_names
+from logforge.connectors.outcome import FINISHING
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
@@ -24,10 +26,6 @@ _VERSION = re.compile(rb'"schema_version"\s*:\s*"ATIF-v1\.')
 _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 _CONTINUES = re.compile(r"(.+)-cont-(\d+)$")
 _SUMMARIZES = re.compile(r"(.+)-summarization-\d+-\w+$")
-_FINISHES = frozenset(
-    {"mark_task_complete", "task_complete", "finish", "submit", "complete_task", "attempt_completion", "done"}
-)
-"""Calls by which agents end a run; they have no result."""
 _TOKEN_LISTS = ("prompt_token_ids", "completion_token_ids", "logprobs")
 _KEPT_APART = ("steps", "subagent_trajectories")
 
@@ -130,7 +128,7 @@ class Atif:
             native_id=first_text(row, "trajectory_id") or session,
             session_id=session,
             task_id=(trial and trial.task) or first_text(extra, "task_id", "task_name", "instance_id"),
-            group_id=episode_id(self.name, task) if task and parent is None else None,
+            group_id=task_group(task) if parent is None else None,
             task=task,
             parent_episode_id=above,
             continues_episode_id=before,
@@ -276,7 +274,7 @@ class _Trajectory:
             return "truncated", "continued in another trajectory"
         if trial is not None and trial.stopped_by is not None:
             return "truncated", f"stopped: {trial.stopped_by[:60]}"
-        if self.builder.last_action in _FINISHES:
+        if self.builder.last_action in FINISHING:
             return "terminal", f"the last action is {self.builder.last_action}"
         if self.builder.ends_unanswered:
             return "truncated", "last call is unanswered"

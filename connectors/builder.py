@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
 import xxhash
 
+from logforge.connectors.arguments import Parsed
+from logforge.connectors.arguments import parse_arguments as parse_arguments  # connectors import it from here
 from logforge.connectors.base import excerpt
-from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.jsontext import canonical
 from logforge.connectors.outcome import asks_user, classify_result
+from logforge.connectors.tool_names import meant, tool_action
 from logforge.schemas.episode import (
-    ArgumentsStatus,
     Ending,
     Episode,
     Message,
@@ -45,7 +48,7 @@ class Call(NamedTuple):
     proposed: str | None = None
 
 
-class _Result(NamedTuple):
+class _Result(msgspec.Struct, frozen=True, gc=False):
     text: str | None
     status: ResultStatus
     error_class: str | None
@@ -55,15 +58,15 @@ class _Result(NamedTuple):
     locator: str
 
 
-class _Open(NamedTuple):
+class _Open(msgspec.Struct, frozen=True, gc=False):
     """A step as decided, before its result is known."""
 
     position: int
     kind: StepKind
     action: str
     locator: str
-    arguments: str
-    arguments_status: ArgumentsStatus
+    arguments: Parsed
+    logged: Any
     call_id: str | None
     group: int | None
     proposed: str | None
@@ -71,28 +74,6 @@ class _Open(NamedTuple):
 
 
 _MISSING = _Result(None, "missing", None, -1, None, None, "")
-
-
-def parse_arguments(raw: Any) -> tuple[str, ArgumentsStatus]:
-    """Canonical JSON text of a call's arguments and how they were. Nothing is invented: damaged text is kept as it is.
-
-    None, "" and "null" mean no arguments. Text that holds JSON text is unwrapped once (`repaired`).
-    """
-    if raw is None or raw == "":
-        return "{}", "ok"
-    if not isinstance(raw, str):
-        return canonical(raw), "ok"
-    try:
-        value = loads(raw)
-    except NotJson:
-        return raw, "invalid"
-    if isinstance(value, str):
-        try:
-            inner = loads(value)
-        except NotJson:
-            return canonical(value), "ok"
-        return ("{}", "ok") if inner is None else (canonical(inner), "repaired")
-    return ("{}", "ok") if value is None else (canonical(value), "ok")
 
 
 class EpisodeBuilder:
@@ -105,6 +86,7 @@ class EpisodeBuilder:
         self._results: dict[int, _Result] = {}
         self._unanswered: dict[str, list[int]] = {}
         self._waiting: list[int] = []
+        self._states: dict[int, ResultStatus] = {}
         self._groups = 0
 
     def message(self, role: str, content: str | None, locator: str, **more: Any) -> int:
@@ -133,8 +115,10 @@ class EpisodeBuilder:
         self.messages.append(Message(position, "assistant", content, locator, **more))
         if not calls:
             said: StepKind = kind or ("clarify" if asks_user(content) else "respond")
-            text, status = parse_arguments(arguments)
-            self._steps.append(_Open(position, said, said, locator, text, status, None, None, None, reward))
+            parsed = parse_arguments(arguments)
+            self._steps.append(
+                _Open(position, said, said, locator, parsed, arguments, None, None, None, reward)
+            )
             return position
         self._waiting = []
         group = None
@@ -146,15 +130,14 @@ class EpisodeBuilder:
 
     def _call(self, call: Call, position: int, group: int | None, locator: str, reward: float | None) -> None:
         index = len(self._steps)
-        text, status = parse_arguments(call.arguments)
         self._steps.append(
             _Open(
                 position,
                 "tool",
                 call.name,
                 call.locator or locator,
-                text,
-                status,
+                parse_arguments(call.arguments),
+                call.arguments,
                 call.call_id,
                 group,
                 call.proposed,
@@ -238,6 +221,10 @@ class EpisodeBuilder:
         self._results[index] = next(reversed(self._results.values()))
         return True
 
+    def state(self, index: int, status: ResultStatus) -> None:
+        """What the log says of a call (by its step) whose result it does not hold: the call stays unanswered."""
+        self._states[index] = status
+
     @property
     def last_action(self) -> str:
         """The last decision's action; "" when there is none."""
@@ -262,6 +249,8 @@ class EpisodeBuilder:
         """The episode. `more` are further fields of schemas.episode.Episode."""
         tools = more.get("tools")
         offered = None if tools is None else set(tools)
+        if tools is not None:
+            more["tools"] = [tool_action(name) for name in tools]
         times = [m.created_at for m in self.messages if m.created_at is not None]
         if times:
             more.setdefault("started_at", min(times))
@@ -289,23 +278,34 @@ class EpisodeBuilder:
         is_tool = step.kind == "tool"
         result = self._results.get(index, _MISSING)
         answered = result is not _MISSING
+        state = result.status if answered else self._states.get(index, result.status)
+        text, status, repair = step.arguments
+        action, proposed = step.action, step.proposed
+        valid = not is_tool or offered is None or action in offered
+        tool = meant(action, offered) if not valid and offered and proposed is None else None
+        # A slip was taken for the tool only where the call went well, which in a group is the future of later calls.
+        if tool is not None and (tool.kind != "name_near" or (state == "ok" and step.group is None)):
+            action, proposed, valid = tool.name, action, True
+            repair = f"{repair}+{tool.kind}" if repair else tool.kind
         return Step(
             step=index,
             position=step.position,
             kind=step.kind,
-            action=step.action,
+            action=tool_action(action) if is_tool else action,
             locator=step.locator,
-            arguments=step.arguments,
-            arguments_status=step.arguments_status,
-            action_valid=not is_tool or offered is None or step.action in offered,
+            arguments=text,
+            arguments_status=status,
+            action_valid=valid,
             tool_call_id=step.call_id,
             result=result.text,
-            result_status=result.status if is_tool else None,
+            result_status=state if is_tool else None,
             result_position=result.position if answered else None,
-            error_class=result.error_class,
+            error_class="other" if state == "error" and not answered else result.error_class,
             latency_s=result.latency_s,
             parallel_group=step.group,
-            proposed_action=step.proposed,
+            proposed_action=proposed,
             logged_reward=step.reward if result.reward is None else result.reward,
             result_locator=result.locator if answered else None,
+            repair=repair,
+            logged_arguments=step.logged if status == "repaired" else None,
         )

@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from logforge.connectors.base import BOM, Head, Source, at, split_array
 from logforge.connectors.builder import EpisodeBuilder, episode_id
 from logforge.connectors.claude_lines import Chain, Line, Lines
 from logforge.connectors.content import Answer, Parts, count_or_none, read_content, text_or_none
 from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.rows import close, first_user_text
-from logforge.schemas.episode import Ending, Reading, Reject, ResultStatus
+from logforge.connectors.rows import close
+from logforge.schemas.episode import Ending, Episode, Reading, Reject, ResultStatus, Step
 
 INTERRUPTED = "[Request interrupted by user"
 """How the marker begins that Claude Code writes in the user's name when the user stops it."""
@@ -30,7 +32,7 @@ class ClaudeCode:
     """Claude Code's session files."""
 
     name = "claude_code"
-    version = 1
+    version = 2
     record = "one line of the session file, or one element of the export's `loglines`"
     fills = ("thoughts", "tokens", "latency", "times")
 
@@ -128,8 +130,9 @@ def _identity(chain: Chain, first: Line) -> str:
 
 def _episode(run: list[Line], chain: Chain, *, id: str, parent: str | None, cut: bool) -> Iterator[Reading]:
     builder = EpisodeBuilder()
-    turns = _add_lines(builder, run)
-    ending, reason = _ending(builder, cut, turns[-1] if turns else None)
+    turns, uuids = _add_lines(builder, run)
+    written = tuple(at(line.locator, "/message/") for line in run if line.is_meta)
+    ending, reason = _ending(builder, cut, turns[-1] if turns else None, written)
     model = next((m for turn in turns if (m := text_or_none(turn.line.message.get("model")))), None)
     first = run[0].row
     episode = builder.finish(
@@ -142,18 +145,42 @@ def _episode(run: list[Line], chain: Chain, *, id: str, parent: str | None, cut:
         native_id=chain.native_id,
         session_id=chain.session,
         parent_episode_id=parent,
-        task=first_user_text(builder),
+        task=_task(builder, written),
         model=model,
         policy_id=model,
         metadata=canonical(
             {k: v for k in ("version", "cwd", "gitBranch", "userType") if (v := first.get(k))}
         ),
     )
-    yield from close(builder, episode)
+    steps = [replace(step, decision_key=_decision_key(step, episode, uuids)) for step in episode.steps]
+    yield from close(builder, replace(episode, steps=steps))
 
 
-def _add_lines(builder: EpisodeBuilder, lines: list[Line]) -> list[_Turn]:
-    """Gather the lines of each API message, then add everything where it began: a call stands before its results."""
+def _task(builder: EpisodeBuilder, written: tuple[str, ...]) -> str | None:
+    """The first text before any decision that the user wrote; those that the program wrote (by their places) are none."""
+    for message in builder.messages:
+        if message.role == "assistant":
+            return None
+        if message.role == "user" and not message.locator.startswith(written):
+            return message.content
+    return None
+
+
+def _decision_key(step: Step, episode: Episode, uuids: dict[int, str]) -> str | None:
+    """What names a decision in every file that holds it: the uuid of its line, which a resumed session keeps, and what it
+    was, since one uuid may come with several messages."""
+    uuid = uuids.get(step.position)
+    if uuid is None:
+        return None
+    said = episode.messages[step.position].content if step.kind != "tool" else None
+    return episode_id(ClaudeCode.name, uuid, step.action, step.tool_call_id, step.arguments, said)
+
+
+def _add_lines(builder: EpisodeBuilder, lines: list[Line]) -> tuple[list[_Turn], dict[int, str]]:
+    """Gather the lines of each API message, then add everything where it began: a call stands before its results.
+
+    Returns the turns, and the uuid of each by its position.
+    """
     entries: list[_Turn | tuple[Line, Parts]] = []
     turns: dict[str, _Turn] = {}
     for line in lines:
@@ -171,12 +198,15 @@ def _add_lines(builder: EpisodeBuilder, lines: list[Line]) -> list[_Turn]:
         if message_id is not None:
             turns[message_id] = turn
     asked: dict[str, int] = {}
+    uuids: dict[int, str] = {}
     for entry in entries:
         if isinstance(entry, _Turn):
+            if uuid := text_or_none(entry.line.row.get("uuid")):
+                uuids[len(builder.messages)] = uuid
             _add_turn(builder, entry, asked)
         else:
             _add_user(builder, *entry, asked)
-    return [entry for entry in entries if isinstance(entry, _Turn)]
+    return [entry for entry in entries if isinstance(entry, _Turn)], uuids
 
 
 def _add_turn(builder: EpisodeBuilder, turn: _Turn, asked: dict[str, int]) -> None:
@@ -238,9 +268,12 @@ def _tokens_in(usage: dict[str, Any]) -> int | None:
     return count_or_none(sum(counts)) if counts else None
 
 
-def _ending(builder: EpisodeBuilder, cut: bool, last_turn: _Turn | None) -> tuple[Ending, str]:
-    """The format has no outcome; a run is taken as ended when its last message is the agent's reply."""
-    last = builder.messages[-1] if builder.messages else None
+def _ending(
+    builder: EpisodeBuilder, cut: bool, last_turn: _Turn | None, written: tuple[str, ...]
+) -> tuple[Ending, str]:
+    """The format has no outcome; a run is taken as ended when its last message is the agent's reply. What the program wrote
+    after it is no question."""
+    last = next((m for m in reversed(builder.messages) if not m.locator.startswith(written)), None)
     if cut:
         return "truncated", "the log is cut off"
     if last is not None and last.role != "assistant" and (last.content or "").startswith(INTERRUPTED):

@@ -35,6 +35,11 @@ class Line(NamedTuple):
     locator: str
 
     @property
+    def is_meta(self) -> bool:
+        """The program wrote it in the user's name (a command's text, a caveat): the model reads it, the user did not ask it."""
+        return self.row.get("isMeta") is True
+
+    @property
     def time(self) -> int | None:
         """When it was written."""
         return micros(self.row.get("timestamp"))
@@ -135,7 +140,7 @@ def _refuse(row: dict[str, Any], locator: str) -> Reject | Skip | None:
             if isinstance(kind, str)
             else _untyped(locator, row)
         )
-    if row.get("isMeta") is True:
+    if row.get("isMeta") is True and (kind != "user" or not isinstance(message, dict)):
         return Skip(reason="meta_line")
     if not isinstance(message, dict):
         return _bad_line(locator, f"{kind} line without a message", "no_message", row)

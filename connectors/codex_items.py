@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from logforge.connectors.arguments import Absent
 from logforge.connectors.base import at, excerpt
 from logforge.connectors.builder import Call
 from logforge.connectors.content import Text, read_content, text_of, text_or_none
@@ -80,13 +81,16 @@ def _call(
 
 
 def _arguments(item: dict[str, Any], kind: str) -> Any:
-    """What a call was given. A custom tool takes free text, which is no damaged JSON."""
+    """What a call was given. A custom tool takes free text, which is no damaged JSON. Codex writes the arguments of every
+    call, so one without the key has lost them; what runs within a response may have none."""
     if kind == "custom_tool":
-        return {"input": item["input"]} if "input" in item else None
+        return {"input": item["input"]} if "input" in item else Absent()
     if kind in ("local_shell", "web_search"):
         return item.get("action")
     if kind == "image_generation":
         return {"prompt": item["revised_prompt"]} if item.get("revised_prompt") else None
+    if kind == "function":
+        return item.get("arguments", Absent())
     return item.get("arguments")
 
 

@@ -8,6 +8,7 @@ from logforge.connectors.base import at, excerpt
 from logforge.connectors.builder import Call, EpisodeBuilder
 from logforge.connectors.content import bad_part, text_of, text_or_none
 from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.outcome import FINISHING
 from logforge.schemas.episode import Ending, Reject
 
 CALLS_IN_TEXT = (b"<tool_call>", b"<function=", b"<execute>")
@@ -105,8 +106,9 @@ def json_field(row: dict[str, Any], key: str, locator: str) -> Any | Reject:
 
 
 def chat_ending(builder: EpisodeBuilder, judged: bool = False) -> tuple[Ending, str]:
-    """A known outcome says that a conversation came to its end; else the agent must have had the last word."""
-    if judged:
+    """A known outcome says that a conversation came to its end, unless a call that ends none is still open; else the
+    agent must have had the last word."""
+    if judged and (not builder.ends_unanswered or builder.last_action in FINISHING):
         return "terminal", "the outcome is known"
     if builder.ends_unanswered:
         return "truncated", "last call is unanswered"

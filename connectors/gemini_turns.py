@@ -13,6 +13,9 @@ from logforge.schemas.episode import ResultStatus
 NOTICES = frozenset({"info", "error", "warning"})
 """Messages that the program shows to the user and the model never sees."""
 
+_STATES: dict[str, ResultStatus] = {"success": "ok", "error": "error", "cancelled": "refused"}
+"""What a call's own state says of a result that is not there."""
+
 
 def add_message(builder: CallOrder, message: Any, where: str, notices: list[Any]) -> set[str]:
     """Add a message. Returns the states of its calls."""
@@ -66,7 +69,8 @@ def _add_turn(builder: CallOrder, message: dict[str, Any], where: str) -> set[st
     waiting = builder.open_calls() if known else []
     for (step, _), (call, place) in zip(waiting, known, strict=True):
         builder.answer_next(step)
-        _add_result(builder, call, place)
+        if not _add_result(builder, call, place) and (state := _STATES.get(str(call.get("status")))):
+            builder.state(step, state)
     return {str(call.get("status")) for call, _ in known}
 
 
@@ -90,11 +94,11 @@ def _thoughts(message: dict[str, Any]) -> list[str]:
     ]
 
 
-def _add_result(builder: CallOrder, call: dict[str, Any], where: str) -> None:
-    """What a call gave. It stands in the call itself, so it is paired with it by its place."""
+def _add_result(builder: CallOrder, call: dict[str, Any], where: str) -> bool:
+    """What a call gave, if the log has it. It stands in the call itself, so it is paired with it by its place."""
     result, state = call.get("result"), call.get("status")
     if not result:
-        return
+        return False
     parts = read_parts(result, at(where, "/result"))
     builder.rejects += parts.rejects
     failed = {"success": False, "error": True, "cancelled": True}.get(str(state))
@@ -105,6 +109,6 @@ def _add_result(builder: CallOrder, call: dict[str, Any], where: str) -> None:
     elif parts.texts:
         text, pointer = parts.text or "", parts.texts[0].locator
     else:
-        return
+        return False
     time = micros(call.get("timestamp"))
-    builder.result(None, text, pointer, failed=failed, status=status, created_at=time)
+    return builder.result(None, text, pointer, failed=failed, status=status, created_at=time)

@@ -12,6 +12,7 @@ from typing import Any
 from logforge.connectors.base import at
 from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
 from logforge.connectors.content import micros, text_of, text_or_none
+from logforge.connectors.identity import task_group
 from logforge.connectors.inner import object_or_empty
 from logforge.connectors.inspect_talk import Attachments, Talk
 from logforge.connectors.jsontext import canonical
@@ -122,6 +123,8 @@ def _group_id(
     texts = (
         [text_of(object_or_empty(m).get("content")) for m in given] if isinstance(given, list) else [given]
     )
+    if len(texts) == 1 and isinstance(texts[0], str) and texts[0].strip():
+        return task_group(texts[0])
     words = canonical(texts) if any(texts) else item and f"{task}/{item}"
     return episode_id(_FAMILY, words) if words else None
 

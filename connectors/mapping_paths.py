@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from logforge.connectors.attributes import Found, escape
-from logforge.connectors.said import inside
+from logforge.connectors.attributes import escape
+from logforge.connectors.said import Where, inside
+
+Trail = tuple[str | int, ...]
+"""The keys and indices that lead from a record to a value; JSON text on the way leaves none."""
 
 _STEP = re.compile(
     r"""\.([^.\[\]'"*\s]+)|\[(-?\d{1,9})\]|\[\*\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]"""
@@ -19,6 +22,19 @@ _STEP = re.compile(
 
 class BadPath(ValueError):
     """No path of this language; the message says why."""
+
+
+class Spot(NamedTuple):
+    """A value, the locators of what is inside it, and its trail in the record."""
+
+    value: Any
+    where: Where
+    trail: Trail = ()
+
+    @property
+    def locator(self) -> str:
+        """Where the value itself stands."""
+        return self.where("")
 
 
 class Path(NamedTuple):
@@ -33,11 +49,13 @@ class Path(NamedTuple):
         """The key it begins with."""
         return self.steps[0] if self.steps and isinstance(self.steps[0], str) else None
 
-    def find(self, here: Found, record: Found) -> list[Found]:
+    def find(self, here: Spot, record: Spot) -> list[Spot]:
         """Everything it leads to, in order."""
         found = [record if self.of_record else here]
         for step in self.steps:
-            found = [inner for value in found for inner in _step(value, step)]
+            found = (
+                _step(found[0], step) if len(found) == 1 else [x for spot in found for x in _step(spot, step)]
+            )
         return found
 
 
@@ -61,22 +79,23 @@ def parse_path(text: str) -> Path:
     return Path(rest, of_record, tuple(steps))
 
 
-def _step(found: Found, step: str | int | None) -> list[Found]:
+def _step(found: Spot, step: str | int | None) -> list[Spot]:
     value, where = inside(found.value, found.where)
     if step is None:
-        if isinstance(value, list):
-            return [_below(where, item, str(index)) for index, item in enumerate(value)]
-        if isinstance(value, dict):
-            return [_below(where, item, escape(key)) for key, item in value.items()]
-        return []
-    if isinstance(step, int):
-        if not isinstance(value, list) or not -len(value) <= step < len(value):
-            return []
-        return [_below(where, value[step], str(step % len(value)))]
-    if not isinstance(value, dict) or step not in value:
-        return []
-    return [_below(where, value[step], escape(step))]
+        keys: list[str | int] = (
+            [*(range(len(value)) if isinstance(value, list) else value)] if _holds(value) else []
+        )
+    elif isinstance(step, int):
+        fits = isinstance(value, list) and -len(value) <= step < len(value)
+        keys = [step % len(value)] if fits else []
+    else:
+        keys = [step] if isinstance(value, dict) and step in value else []
+    return [Spot(value[key], _below(where, key), (*found.trail, key)) for key in keys]
 
 
-def _below(where: Any, value: Any, token: str) -> Found:
-    return Found(value, lambda pointer: where(f"/{token}{pointer}"))
+def _holds(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _below(where: Where, key: str | int) -> Where:
+    return lambda pointer: where(f"/{escape(str(key))}{pointer}")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
-from logforge.connectors.attributes import Found
-from logforge.connectors.mapping_paths import BadPath, Path, parse_path
+from logforge.connectors import BUILT_IN
+from logforge.connectors.mapping_paths import BadPath, Path, Spot, Trail, parse_path
 from logforge.schemas.episode import SourceKind
 from logforge.schemas.errors import Problem, SpecError
 from logforge.schemas.yamltext import Marked, parse
 
-TOP = ("name", "records", "skip", "source_kind", "unique_id", "episode", "messages", "steps")
+TOP = ("name", "records", "skip", "source_kind", "unique_id", "time_unit", "episode", "messages", "steps")
 EPISODE = (
     *(
         "id",
@@ -42,7 +43,7 @@ EPISODE = (
 )
 MESSAGES = (
     *("path", "role", "content", "thought", "time", "model", "tokens_in", "tokens_out", "reward"),
-    *("call_id", "error", "calls", "results"),
+    *("call_id", "error", "turn", "skip", "calls", "results"),
 )
 CALLS = ("path", "name", "arguments", "id")
 RESULTS = ("path", "id", "content", "error", "latency", "reward")
@@ -58,8 +59,11 @@ STEPS = (
         "call_id",
         "result",
     ),
-    *("error", "latency", "reward", "time", "terminated", "truncated"),
+    *("error", "latency", "reward", "time", "turn", "terminated", "truncated"),
 )
+TIME_UNITS = ("s", "ms", "us", "ns", "iso", "relative")
+ANY, SAME = "*", "same"
+"""In `values`: the entry for what no other lists, and the word for a value that stays as it is."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
@@ -70,27 +74,38 @@ class Expression:
     paths: tuple[Path, ...] = ()
     values: Mapping[str, Any] | None = None
     default: Any = None
+    name: str = ""
+    """The field's place in the mapping."""
 
-    def find(self, here: Found, record: Found) -> Found | None:
-        """The value and where it stands; None when there is none."""
-        for path in self.paths:
-            for found in path.find(here, record):
-                if found.value is not None:
-                    value = self._translate(found.value)
-                    return None if value is None else found._replace(value=value)
-        return None if self.default is None else here._replace(value=self.default)
+    def raw(self, here: Spot, record: Spot) -> Spot | None:
+        """What the first fruitful path leads to, as the log has it."""
+        return next((spot for spot in self.candidates(here, record) if spot.value is not None), None)
 
-    def every(self, here: Found, record: Found) -> list[Found]:
+    def candidates(self, here: Spot, record: Spot) -> Iterator[Spot]:
+        """Everything its paths lead to, in order."""
+        return (spot for path in self.paths for spot in path.find(here, record))
+
+    def means(self, found: Spot | None, here: Spot) -> Spot | None:
+        """What the mapping takes a value for; None when for nothing."""
+        if found is not None and self.values is None:
+            return found
+        if found is not None and (value := self._translate(found.value)) is not None:
+            return found._replace(value=value)
+        return None if self.default is None else Spot(self.default, here.where, CONSTANT)
+
+    def every(self, here: Spot, record: Spot) -> list[Spot]:
         """Everything the first fruitful path leads to."""
-        for path in self.paths:
-            if found := path.find(here, record):
-                return found
-        return []
+        return next((found for path in self.paths if (found := path.find(here, record))), [])
 
     def _translate(self, value: Any) -> Any:
         if self.values is None:
             return value
-        return self.values.get(written(value), self.default)
+        found = self.values.get(written(value), self.values.get(ANY))
+        return value if found == SAME and written(value) not in self.values else found
+
+
+CONSTANT: Trail = ("constant of the mapping", -1)
+"""The trail of what the mapping says itself; it leads nowhere, as no list has a negative index."""
 
 
 def written(value: Any) -> str:
@@ -114,23 +129,34 @@ class MappingSpec:
     skip: Expression | None = None
     source_kind: SourceKind = "agent_log"
     unique_id: bool = False
+    time_unit: str | None = None
     episode: Fields = field(default_factory=dict)
     messages: Fields | None = None
     calls: Fields | None = None
     results: Fields | None = None
     steps: Fields | None = None
 
-    @property
-    def paths(self) -> list[Path]:
-        """Every path of it."""
-        blocks = (self.episode, self.messages, self.calls, self.results, self.steps)
-        fields = [expression for block in blocks if block for expression in block.values()]
-        return [path for expression in fields for path in expression.paths]
-
 
 def parse_mapping(text: str, path: str) -> MappingSpec:
     """Read a mapping. Raises SpecError, which lists every problem with its line."""
-    return _Reader(parse(text, path), path).spec()
+    try:
+        marked = parse(text, path)
+    except SpecError as error:
+        raise SpecError([_hinted(problem, text) for problem in error.problems]) from None
+    return _Reader(marked, path).spec()
+
+
+_BARE = re.compile(r"""[{\[].*?(?<=[\s{\[,])\$[^\s'",{}\]]*\[""")
+
+
+def _hinted(problem: Problem, text: str) -> Problem:
+    """Inside braces YAML takes the [ of a bare path for a list of its own, and says something else."""
+    line = text.splitlines()[problem.line - 1 :][:1] if problem.line else []
+    if not line or not _BARE.search(line[0]):
+        return problem
+    return replace(
+        problem, what=problem.what + '; inside { } and [ ] a path with brackets needs quotes: "$.name[*]"'
+    )
 
 
 class _Reader:
@@ -148,10 +174,16 @@ class _Reader:
         kind, name = top.get("source_kind", "agent_log"), top.get("name")
         if not isinstance(name, str) or not name:
             self._problem("name is missing: what the format is called", "name")
+        elif name in BUILT_IN:
+            self._problem(f"name {name!r} is that of a format logforge knows: choose another", "name")
+        if top.get("time_unit", "s") not in TIME_UNITS:
+            self._problem(f"time_unit is none of {', '.join(TIME_UNITS)}", "time_unit")
         if kind not in get_args(SourceKind):
             self._problem(f"source_kind is none of {', '.join(get_args(SourceKind))}", "source_kind")
         if not isinstance(top.get("unique_id", False), bool):
             self._problem("unique_id is true or false", "unique_id")
+        if "parent" in episode and top.get("unique_id") is not True:
+            self._problem("parent needs `unique_id: true`: ids then name episodes", "episode.parent")
         self._check(messages, calls, results, steps, episode)
         spec = MappingSpec(
             name=str(name),
@@ -159,6 +191,7 @@ class _Reader:
             skip=self._expression(top["skip"], "skip") if "skip" in top else None,
             source_kind=kind,
             unique_id=top.get("unique_id") is True,
+            time_unit=top.get("time_unit"),
             episode=episode,
             messages=messages,
             calls=calls,
@@ -203,11 +236,9 @@ class _Reader:
 
     def _check_values(self, block: Fields | None, where: str, key: str, valid: tuple[str, ...]) -> None:
         expression = (block or {}).get(key)
-        given = [
-            *((expression.values or {}).values() if expression else ()),
-            expression.default if expression else None,
-        ]
-        for value in given:
+        listed = (expression.values or {}) if expression else {}
+        given = [value for key, value in listed.items() if (key, value) != (ANY, SAME)]
+        for value in [*given, expression.default if expression else None]:
             if value is not None and value not in valid:
                 self._problem(f"{value!r} is none of {', '.join(valid)}", where)
 
@@ -254,12 +285,12 @@ class _Reader:
                     "values is a mapping from what the log has to what it means", _inside(where, "values")
                 )
                 values = None
-            return Expression(paths, values, given.get("default"))
+            return Expression(paths, values, given.get("default"), where)
         if isinstance(value, list):
-            return Expression(self._paths(value, where))
+            return Expression(self._paths(value, where), name=where)
         if isinstance(value, str) and value.startswith("$"):
-            return Expression(self._paths([value], where))
-        return Expression(default=value)
+            return Expression(self._paths([value], where), name=where)
+        return Expression(default=value, name=where)
 
     def _paths(self, values: list[Any], where: str) -> tuple[Path, ...]:
         return tuple(path for value in values if (path := self._path(value, where)) is not None)

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.builder import Call, EpisodeBuilder, content_id, parse_arguments
 from logforge.connectors.content import bad_part, count_or_none, first_text, micros, text_of, text_or_none
-from logforge.connectors.jsontext import canonical
+from logforge.connectors.identity import task_group
+from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.openai_messages import calls_of
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
 from logforge.connectors.text_calls import command_call, fenced
 from logforge.schemas.episode import Ending, Episode, Reading, Reject
 
 _FENCES = ("mswea_bash_command", "bash")
-_SUBMITS = re.compile(r"COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT|MINI_SWE_AGENT_FINAL_OUTPUT")
+_SUBMITS = re.compile(
+    r"(?:\A|[\n;&|({])\s*(?:echo|printf)\s+(?:-\w+\s+)?[\"']?"
+    r"(?:COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT|MINI_SWE_AGENT_FINAL_OUTPUT)\b"
+)
 _RETURN_CODE = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 _TIMED_OUT = re.compile(r"\s*(?:<exception>|The last command\b).{0,4000}\btimed out", re.DOTALL)
 _COMMANDS = re.compile(rb"```mswea_bash_command|```bash\\n(?=.*<returncode>)", re.DOTALL)
@@ -94,7 +99,7 @@ class MiniSweAgent:
             ending_reason=reason,
             native_id=first_text(row, "instance_id"),
             task_id=first_text(row, "instance_id"),
-            group_id=episode_id(self.name, task) if task else None,
+            group_id=task_group(task),
             task=task,
             model=model,
             policy_id=model,
@@ -141,8 +146,9 @@ class _Run:
             # Exactly one block is run. Several are refused by the program: a decision it did not take.
             calls = command_call(blocks[0], where) if len(blocks) == 1 else []
             named = len(blocks) > 1
+        calls = [call._replace(name="submit") if _submits(call) else call for call in calls]
         self._calls = len(calls)
-        self._submitted = any(_SUBMITS.search(_command(call)) for call in calls)
+        self._submitted = any(call.name == "submit" for call in calls)
         usage = _object(_object(_object(message.get("extra")).get("response")).get("usage"))
         more: dict[str, Any] = {
             "thought": first_text(message, "reasoning_content"),
@@ -186,9 +192,13 @@ class _Run:
         return "truncated", "no exit status and no submission"
 
 
-def _command(call: Call) -> str:
-    arguments = call.arguments
-    return str(arguments.get("command")) if isinstance(arguments, dict) else str(arguments)
+def _submits(call: Call) -> bool:
+    """A command that prints the marker, by which the program knows that the agent is done. To search for it is none."""
+    command = parse_arguments(call.arguments).text
+    with suppress(NotJson):
+        arguments = loads(command)
+        command = str(arguments.get("command")) if isinstance(arguments, dict) else command
+    return call.name == "bash" and _SUBMITS.search(command) is not None
 
 
 def _time(message: dict[str, Any]) -> int | None:

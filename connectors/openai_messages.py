@@ -14,7 +14,10 @@ from typing import Any
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
 from logforge.connectors.content import bad_part, first_text, micros, read_content, text_of, text_or_none
+from logforge.connectors.dialogue import add_history
+from logforge.connectors.identity import instance_task, issue_in, task_group
 from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.outcome import FINISHING
 from logforge.connectors.ratings import rating_of
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
 from logforge.schemas.episode import Ending, Episode, Reading, Reject
@@ -91,7 +94,11 @@ class OpenAIMessages:
             yield reject(locator, "no list of messages", "", row)
             return
         builder = EpisodeBuilder()
-        add_messages(builder, messages, pointer)
+        # A label judges the last answer of a chat alone, as in TRL's rows: what came before it is history.
+        history = len(messages) - 1 if _judges_last_answer(row, messages) else 0
+        add_history(builder, messages[:history], pointer)
+        for index in range(history, len(messages)):
+            add_message(builder, messages[index], f"{pointer}/{index}")
         yield from close(builder, self._episode(builder, row, locator))
 
     def _episode(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str) -> Episode:
@@ -100,6 +107,7 @@ class OpenAIMessages:
         success = rating.success if success is None else success
         score = first_number(row, "reward", "score")
         score = rating.score if score is None else score
+        task = first_user_text(builder)
         ending, reason = _ending(builder, row, success is not None or score is not None)
         return builder.finish(
             id=content_id(self.name, row),
@@ -108,8 +116,9 @@ class OpenAIMessages:
             ending=ending,
             ending_reason=reason,
             native_id=first_text(row, "id", "instance_id", "conversation_id"),
-            task_id=first_text(row, "task_id", "instance_id"),
-            task=first_user_text(builder),
+            task_id=first_text(row, "task_id") or instance_task(first_text(row, "instance_id")),
+            task=task,
+            group_id=task_group(task) if issue_in(task) else None,
             session_id=first_text(row, *SESSION_KEYS),
             user_id=text_or_none(row.get("user_id")),
             model=text_or_none(row.get("model")),
@@ -119,6 +128,21 @@ class OpenAIMessages:
             score=score,
             metadata=canonical({k: v for k, v in row.items() if k not in ("messages", "tools")}),
         )
+
+
+def _judges_last_answer(row: dict[str, Any], messages: list[Any]) -> bool:
+    """A label on a chat of several answers, without tools, calls or a rating of any one answer."""
+    if not isinstance(row.get("label"), bool) or row.get("tools") or row.get("functions"):
+        return False
+    plain = all(
+        isinstance(message, dict)
+        and message.get("role") in ("assistant", *ROLES)
+        and not isinstance(message.get("content"), list)
+        and not (message.get("tool_calls") or message.get("function_call") or rating_of(message))
+        for message in messages
+    )
+    answers = [index for index, message in enumerate(messages) if plain and message["role"] == "assistant"]
+    return len(answers) > 1 and answers[-1] == len(messages) - 1
 
 
 class _Sessions:
@@ -168,12 +192,16 @@ class _Sessions:
 
 
 def _ending(builder: EpisodeBuilder, row: dict[str, Any], judged: bool) -> tuple[Ending, str]:
-    """An explicit flag or an outcome says it; else the end is true when the agent had the last word."""
+    """A flag says it; else a run whose last call is unanswered has not ended, unless that call is one that ends runs,
+    whatever its verdict; else an outcome, or the agent's last word, is the end."""
     if row.get("truncated") is True:
         return "truncated", "the log says so"
-    if row.get("terminated") is True or judged:
+    if row.get("terminated") is True:
         return "terminal", "the outcome is known" if judged else "the log says so"
-    if builder.ends_unanswered:
+    unanswered = builder.ends_unanswered
+    if judged and (not unanswered or builder.last_action in FINISHING):
+        return "terminal", "the outcome is known"
+    if unanswered:
         return "truncated", "last call is unanswered"
     last = builder.messages[-1].role if builder.messages else ""
     if last == "assistant":

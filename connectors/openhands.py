@@ -12,6 +12,7 @@ from typing import Any
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import content_id, episode_id
 from logforge.connectors.content import bad_part, first_text, text_or_none
+from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.openhands_run import Run
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
@@ -139,7 +140,7 @@ def _episode(
         native_id=_task_id(about),
         task_id=_task_id(about),
         task=task,
-        group_id=episode_id(name, task) if task and not about else None,
+        group_id=task_group(task),
         parent_episode_id=parent,
         tools=run.tools,
         model=model,

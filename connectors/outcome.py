@@ -29,6 +29,13 @@ _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 _TIMEOUT_START = re.compile(
     r"\s*(?:execution |command |request |operation |the command )?timed?[ -]?out\b", re.IGNORECASE
 )
+_LABEL = re.compile(r"\s*OBSERVATION:[ \t]*\n?")
+_EXIT_CODE = re.compile(
+    r"\[(?:the )?command (?:finished|completed) with exit code (-?\d+)\.?\]\s*\Z", re.IGNORECASE
+)
+_EXIT_TAIL = 120
+_TRACEBACK_TAIL = 600
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::.*)?$", re.MULTILINE)
 _HEAD = 400
 
 ERROR_CLASSES: tuple[str, ...] = (*(name for name, _ in _CLASSES), "other")
@@ -38,17 +45,32 @@ ERROR_CLASSES: tuple[str, ...] = (*(name for name, _ in _CLASSES), "other")
 def classify_result(text: str | None, failed: bool | None = None) -> tuple[ResultStatus, str | None]:
     """Status and error class of a tool's answer.
 
-    `failed` is the log's own flag and wins over the text; without one, an answer that begins like an error is one.
+    `failed` is the log's own flag and wins over the text; without one, an exit code at the answer's end decides, then
+    whether it begins like an error or ends with a traceback. A label `OBSERVATION:` is no part of the answer.
     """
+    text = text and _LABEL.sub("", text, count=1)
     if not text or not text.strip():
         return ("error", "other") if failed else ("empty", None)
+    if failed is None and (code := _EXIT_CODE.search(text, max(0, len(text) - _EXIT_TAIL))):
+        failed = code.group(1).strip("-0") != ""
     if failed is False:
         return "ok", None
     if _TIMEOUT_START.match(text):
         return "timeout", "timeout"
     if failed or _ERROR_START.match(text):
         return "error", error_class(text)
-    return "ok", None
+    raised = _raised(text)
+    return ("ok", None) if raised is None else ("error", error_class(raised))
+
+
+def _raised(text: str) -> str | None:
+    """The exception with which a text ends: after the last frame of a traceback, when that frame is near the end."""
+    tail = text[-_TRACEBACK_TAIL:]
+    frame = max(tail.rfind(' File "'), tail.rfind('\tFile "'))
+    if frame < 0 or "Traceback (most recent call last" not in text:
+        return None
+    raised = _EXCEPTION.search(tail, frame)
+    return raised and raised.group()
 
 
 def error_class(text: str) -> str:
@@ -57,20 +79,74 @@ def error_class(text: str) -> str:
     return next((name for name, pattern in _CLASSES if pattern.search(head)), "other")
 
 
+FINISHING: frozenset[str] = frozenset(
+    {"mark_task_complete", "task_complete", "finish", "submit", "complete_task", "attempt_completion", "done"}
+)
+"""Calls by which agents end a run; nothing need answer them."""
+
 _COURTESY = re.compile(
     r"(?:anything|something) else|(?:help|assist)(?: you)? (?:with|further)|how (?:can|may) i (?:help|assist)",
     re.IGNORECASE,
 )
 _SENTENCE_ENDS = ".!?。！？\n"
 _CLOSERS = " \t\r\n\"'”’)*_"
+_ANSWERS = re.compile(r"(?<=[?？])[ \t*_]*\([^()?]{1,120}\)[.\s]*\Z")
+_TELL = "(?:provide|share|tell|confirm|specify|clarify|give|send|describe|verify)"
+_WHAT = r"(?:which|what|your|the|whether|how\ (?:many|much|you(?:['’]d|\ would)))\b"
+_REQUEST = re.compile(
+    rf"""(?<!["“'‘\w])(?:
+        (?:could|can|would|will)\ you\ (?:(?:please|kindly|also|first)\ )*(?:{_TELL}|let\ me\ know)\b
+      | (?:may|can|could|might)\ i\ (?:(?:please|kindly|also|first)\ )*
+        (?:(?:have|get)\ (?:your|the|a|an|some|more)|know|ask\ (?:for|you|what|which|how|why|whether|if))\b
+      | please\ (?:(?:also|first|kindly)\ )*(?:
+            (?:provide|specify|clarify|describe|indicate)\b
+          | (?:confirm|verify)\b(?!\ with\b(?!\W+(?:an?\W+)?yes\b))
+          | share\ (?:with\ me|your|any|more|some|details|which|what)\b
+          | tell\ (?:me|us)\b | (?:give|send)\ (?:me|us|over|your)\b | enter\ your\b
+          | (?:reply|respond|answer)\ (?:with|by|yes|to\ (?:this|these|the\ following))\b
+          | let\ me\ know\ {_WHAT}
+        )
+      | let\ me\ know\ {_WHAT}
+      | (?:tell|give|send)\ me\ (?:your|which|what|whether)\b
+      | i(?:['’]ll|\ will|['’]d|\ would)?\ (?:(?:also|just|still|first)\ )*need\ (?:
+            your\b | you\ to\ {_TELL}\b | to\ (?:know|verify|confirm)\ (?:your|which|what|whether)\b
+        )
+    ) | 请(?:您|你)?(?:提供|告诉我|告知)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_NO_REQUEST = re.compile(
+    r"""\A\W*(?:\d+[.)]\s*)?(?:if(?!\ so\b)|once|when(?:ever)?|after|should\ you|in\ case|unless|as\ soon\ as|feel\ free)\b
+      | (?:anything|something)\ else | how\ (?:can|may)\ i\ (?:help|assist) | what\ i\ (?:can|may)\ do
+      | what\ you\ think | if\ you\ (?:have|need|want|encounter|run)\b | (?:any|more|further)\ questions""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_SENTENCE_BREAK = re.compile(r"(?<=[.!?。！？])[\s*_]+|\n+|(?<=[。！？])")
+_LETTER = re.compile(r"\b(?:sincerely|regards|yours truly|best wishes)\b|\[your name\]|```", re.IGNORECASE)
+_REQUEST_TAIL = 1000
 
 
 def asks_user(text: str | None) -> bool:
-    """True when a turn ends by asking for something (its last sentence is a question and not a closing courtesy)."""
-    if not text or ("?" not in text[-80:] and "？" not in text[-80:]):
-        return False
-    tail = text[-500:].rstrip(_CLOSERS)
+    """True when a turn asks the user for something: its last sentence is a question, or one of its last sentences is a
+    request; neither may be a courtesy."""
+    return bool(text) and (_ends_with_question(text or "") or _requests(text or ""))
+
+
+def _ends_with_question(text: str) -> bool:
+    tail = text[-500:]
+    answers = _ANSWERS.search(tail)  # the answers to choose from: "Shall I? (yes/no)"
+    tail = (tail[: answers.start()] if answers else tail).rstrip(_CLOSERS)
     if not tail.endswith(("?", "？")):
         return False
     start = max(tail.rfind(mark, 0, len(tail) - 1) for mark in _SENTENCE_ENDS) + 1
     return not _COURTESY.search(tail, start)
+
+
+def _requests(text: str) -> bool:
+    """A request in the last thousand characters. A letter that the agent wrote asks somebody else."""
+    tail = text[-_REQUEST_TAIL:]
+    if not _REQUEST.search(tail) or _LETTER.search(tail):
+        return False
+    sentences = _SENTENCE_BREAK.split(tail)
+    if len(text) > _REQUEST_TAIL:
+        del sentences[0]  # its beginning, which may be an "if", is not there
+    return any(_REQUEST.search(said) and not _NO_REQUEST.search(said) for said in sentences)

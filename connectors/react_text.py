@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from logforge.connectors.base import Head, Source
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.builder import Call, EpisodeBuilder, content_id
 from logforge.connectors.content import bad_part
+from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.react_lines import Block, Segment, read_transcript
 from logforge.connectors.rows import close, first_user_text
@@ -118,7 +119,7 @@ class Run:
             ending=ending[0],
             ending_reason=ending[1],
             task=task,
-            group_id=episode_id("react", task) if task else None,
+            group_id=task_group(task),
             success=self.success,
             score=self.score,
             reference=self.reference,

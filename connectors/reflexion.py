@@ -11,8 +11,9 @@ from pathlib import PurePath
 from typing import Any
 
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.builder import Call, EpisodeBuilder, content_id
 from logforge.connectors.content import first_text, text_of, text_or_none
+from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.react_lines import Block
 from logforge.connectors.react_text import Run, looks_like_react, read_blocks
@@ -100,7 +101,7 @@ class ReflexionProg:
             native_id=first_text(row, "name", "task_id"),
             task_id=first_text(row, "name", "task_id"),
             task=first_user_text(builder),
-            group_id=episode_id(self.name, row["prompt"]),
+            group_id=task_group(row["prompt"]),
             policy_id=f"{made['model']}/{made['strategy']}" if made else None,
             model=made["model"] if made else None,
             success=solved,

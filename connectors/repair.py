@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any, NamedTuple
 
-from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.json_tokens import (
+    Token,
+    Unclear,
+    as_json,
+    has_hole,
+    has_stray_backslash,
+    is_python,
+    scan,
+    side_by_side,
+)
+from logforge.connectors.jsontext import NotJson, loads
 from logforge.connectors.pyliteral import MAX_LENGTH, NotLiteral, literal
 
 KINDS = (
@@ -32,20 +40,6 @@ _GUESS_LENGTH = 20_000  # json-repair needs time with the square of the length
 _GUESS_DEPTH = 50
 _ASIDE_LENGTH = 1000
 
-_TOKEN = re.compile(
-    r"""(?P<space>\s+)
-      | (?P<text>"[^"\\]*(?:\\.[^"\\]*)*" | '[^'\\]*(?:\\.[^'\\]*)*' | “[^”\\]*(?:\\.[^”\\]*)*” | ‘[^’\\]*(?:\\.[^’\\]*)*’)
-      | (?P<word>-?[\w$][\w$.+-]*)
-      | (?P<mark>[{}\[\](),:])
-      | (?P<other>.)""",
-    re.VERBOSE | re.DOTALL,
-)
-_CLOSES = {"{": "}", "[": "]", "(": ")"}
-_QUOTES = ('"', "'", "“", "‘")
-_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-_IN_TEXT = re.compile(r'\\.|[\x00-\x1f"]', re.DOTALL)
-_ESCAPE = re.compile(r'(?P<sign>\\["\\/])|(?P<letter>\\(?:[bfnrt]|u[0-9a-fA-F]{4}))|\\')
-_HALF_ESCAPED = re.compile(r'\s*[{\[]\s*[{\[\s]*\\"')
 # Code, patches and shell commands hold characters that prose does not: an object inside them is no argument by itself.
 _PROSE = re.compile(r"[\w\s.,:;!?'’‘“”\"*<>/()–—…-]*")
 _LEADS_IN = re.compile(r"(?:.*[:.!?>\n])?[ \t]*", re.DOTALL)
@@ -60,15 +54,6 @@ class Mended(NamedTuple):
     kinds: tuple[str, ...]
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-
-
-class _Unclear(ValueError):
-    """The tokens do not say what is meant."""
-
-
 def mend(text: str) -> Mended | None:
     """The one object or list that a text without valid JSON holds; None when it is cut off or unclear."""
     if len(text) > MAX_LENGTH:
@@ -80,7 +65,7 @@ def mend(text: str) -> Mended | None:
     start = min((place for place in map(text.find, "{[") if place >= 0), default=-1)
     if start < 0 or start > _ASIDE_LENGTH:
         return None
-    scanned = _scan(text, start)
+    scanned = scan(text, start)
     if scanned is None:
         return None
     tokens, end = scanned
@@ -98,7 +83,7 @@ def _encoded_twice(text: str) -> Mended | None:
         if text.lstrip().startswith("'"):
             inner = literal(text.strip())
             kinds = ("python_literal", *kinds)
-        elif _HALF_ESCAPED.match(text):
+        elif '\\"' in text and text.lstrip()[:1] in ("{", "["):
             inner = loads(f'"{text.strip()}"')
         else:
             return None
@@ -106,27 +91,6 @@ def _encoded_twice(text: str) -> Mended | None:
     except (NotJson, NotLiteral):
         return None
     return Mended(value, kinds) if isinstance(value, dict | list) else None
-
-
-def _scan(text: str, start: int) -> tuple[list[_Token], int] | None:
-    """The tokens from a bracket to the one that closes it, blanks left out; None when that one is not there."""
-    tokens: list[_Token] = []
-    closing: list[str] = []
-    for match in _TOKEN.finditer(text, start):
-        token = _Token(match.lastgroup or "", match.group())
-        if token.kind == "space":
-            continue
-        tokens.append(token)
-        if token.kind == "other" and token.text in _QUOTES:
-            return None
-        if token.text in _CLOSES:
-            closing.append(_CLOSES[token.text])
-        elif token.kind == "mark" and token.text in "}])":
-            if closing.pop() != token.text:
-                return None
-            if not closing:
-                return tokens, match.end()
-    return None
 
 
 def _around(before: str, after: str) -> str | None:
@@ -158,7 +122,7 @@ def _is_prose(before: str, after: str) -> bool:
     )
 
 
-def _core(text: str, tokens: list[_Token], *, guess: bool) -> Mended | None:
+def _core(text: str, tokens: list[Token], *, guess: bool) -> Mended | None:
     """Read what lies between the brackets: as JSON, as JSON once its tokens are put right, as Python, by guessing."""
     try:
         return Mended(loads(text), ())
@@ -166,116 +130,22 @@ def _core(text: str, tokens: list[_Token], *, guess: bool) -> Mended | None:
         pass
     kinds: list[str] = []
     try:
-        value = loads(" ".join(_as_json(tokens, kinds)))
+        value = loads(" ".join(as_json(tokens, kinds)))
         return Mended(value, tuple(kind for kind in KINDS if kind in kinds))
-    except (NotJson, _Unclear):
+    except (NotJson, Unclear):
         pass
-    if _is_python(tokens) and not _side_by_side(tokens):
+    if is_python(tokens) and not side_by_side(tokens):
         try:
             return Mended(literal(text), ("python_literal",))
         except NotLiteral:
             return None
-    return _guessed(text) if guess and not _has_hole(tokens) else None
-
-
-def _as_json(tokens: list[_Token], kinds: list[str]) -> Iterator[str]:
-    """The tokens as JSON; `kinds` gets what had to be changed. Raises _Unclear."""
-    previous, python = "", _is_python(tokens)
-    for token, following in zip(tokens, [*(t.text for t in tokens[1:]), ""], strict=True):
-        if token.kind == "text":
-            yield _text(token.text, kinds, python)
-        elif token.kind == "word":
-            yield _word(token.text, following, kinds)
-        elif token.kind == "other" or token.text in "()":
-            raise _Unclear(token.text)
-        elif token.text == "," and following in ("}", "]") and previous not in ("{", "[", ",", ":"):
-            kinds.append("trailing_comma")
-        else:
-            yield token.text
-        previous = token.text
-
-
-def _word(word: str, following: str, kinds: list[str]) -> str:
-    if following == ":":
-        kinds.append("unquoted_key")
-        return canonical(word)
-    if word in _PYTHON_WORDS:
-        kinds.append("python_literal")
-    return _PYTHON_WORDS.get(word, word)
-
-
-def _text(token: str, kinds: list[str], python: bool) -> str:
-    """A quoted text of any kind as a JSON string."""
-    quote, body = token[0], token[1:-1]
-    if quote != '"':
-        kinds.append("python_literal" if quote == "'" else "smart_quotes")
-    elif _is_json(token):
-        return token
-    if any(character < " " for character in body):
-        kinds.append("control_character")
-    mended = f'"{_IN_TEXT.sub(_escaped, body)}"'
-    if not _is_json(mended):
-        if python:
-            return _python_text(mended)
-        mended = _with_backslashes(mended)
-        kinds.append("bad_escape")
-    elif quote == '"' and "\\'" in body:
-        kinds.append("bad_escape")
-    return mended
-
-
-def _python_text(token: str) -> str:
-    try:
-        return canonical(literal(token))
-    except NotLiteral:
-        raise _Unclear(token) from None
-
-
-def _with_backslashes(token: str) -> str:
-    """Each backslash before what JSON does not escape (`\\d`) stands for itself; then `\\n` beside it is unclear."""
-    if any(match.group("letter") for match in _ESCAPE.finditer(token)):
-        raise _Unclear(token)
-    return _ESCAPE.sub(lambda match: match.group("sign") or "\\\\", token)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    found = match.group()
-    if found == "\\'":
-        return "'"
-    if len(found) == 2 and found[1] < " ":  # a backslash at the end of a line: both are kept
-        return "\\\\" + json.dumps(found[1])[1:-1]
-    return found if len(found) == 2 else json.dumps(found)[1:-1]
-
-
-def _is_json(text: str) -> bool:
-    try:
-        loads(text)
-        return True
-    except NotJson:
-        return False
-
-
-def _is_python(tokens: list[_Token]) -> bool:
-    return any(
-        token.text == "(" or token.text in _PYTHON_WORDS or (token.kind == "text" and token.text[0] == "'")
-        for token in tokens
-    )
-
-
-def _side_by_side(tokens: list[_Token]) -> bool:
-    """Python joins two strings without a comma between them; a person may have meant quotes inside one."""
-    return any(one.kind == other.kind == "text" for one, other in pairwise(tokens))
-
-
-def _has_hole(tokens: list[_Token]) -> bool:
-    return any(one.text == other.text == "," for one, other in pairwise(tokens))
+    return _guessed(text) if guess and not has_hole(tokens) else None
 
 
 def _guessed(text: str) -> Mended | None:
     """What json-repair makes of it, unless that loses or invents anything but commas, colons and blanks."""
     depth = max(text.count("{"), text.count("["))
-    stray = any(match.lastgroup is None for match in _ESCAPE.finditer(text))
-    if len(text) > _GUESS_LENGTH or depth > _GUESS_DEPTH or stray:
+    if len(text) > _GUESS_LENGTH or depth > _GUESS_DEPTH or has_stray_backslash(text):
         return None
     import json_repair
 

@@ -12,18 +12,15 @@ from pathlib import PurePath
 from typing import Any
 
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.builder import Call, EpisodeBuilder, content_id
 from logforge.connectors.content import bad_part, text_of, text_or_none
+from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.openai_messages import calls_of
 from logforge.connectors.rows import close, first_user_text, read_rows, reject
+from logforge.connectors.text_calls import command_call, interface
 from logforge.schemas.episode import Ending, Reading, SourceKind
 
-_WORD = re.compile(
-    r"(?:[A-Za-z_]\w*=(?:'[^']*'|\"[^\"]*\"|\S*)\s+)*[({!\s]*(?:'([^']+)'|\"([^\"]+)\"|([^\s;&|()<>'\"]+))"
-)
-_COMMENT = re.compile(r"(?:\s*#[^\n]*\n)+")
-_ISSUE = re.compile(r"ISSUE:\n(.*?)\n\s*INSTRUCTIONS:", re.DOTALL)
 _HUMAN_NAME = re.compile(r"(?:human|ctf)(?:[_\-.]|$)")
 
 
@@ -79,7 +76,7 @@ class SweAgentTraj:
             ending_reason=reason,
             task_id=_task_id(row, config, path),
             task=task,
-            group_id=_group_id(self.name, task),
+            group_id=task_group(task),
             source_kind=kind,
             policy_id=policy,
             model=policy if kind == "agent_log" else None,
@@ -168,21 +165,11 @@ def _call_of(
         calls = calls_of(message, at(locator, f"/history/{index}"), builder.rejects)
         if len(calls) == 1:
             return calls[0]
-    return _command(action, f"{where}/action") if action.strip() else None
+    return next(iter(_command(builder, action, f"{where}/action")), None)
 
 
-def _command(text: str, where: str) -> Call:
-    return Call(command_name(text), {"command": text.removesuffix("\n")}, None, where)
-
-
-def command_name(command: str) -> str:
-    """The program a shell command runs: its first word without assignments, comments, quotes or folder."""
-    body = _COMMENT.sub("", command, count=1) if command.lstrip().startswith("#") else command
-    match = _WORD.match(body.lstrip()) or _WORD.match(command.lstrip())
-    if match is None:
-        return command.split()[0]
-    word = next(group for group in match.groups() if group)
-    return word.rstrip("/").rpartition("/")[2] or word
+def _command(builder: EpisodeBuilder, text: str, where: str) -> list[Call]:
+    return command_call(text.removesuffix("\n"), where, interface(builder))
 
 
 def _add_history(builder: EpisodeBuilder, run: list[tuple[int, dict[str, Any]]], locator: str) -> None:
@@ -196,7 +183,7 @@ def _add_history(builder: EpisodeBuilder, run: list[tuple[int, dict[str, Any]]],
             action = message.get("action")
             commands_open = not calls and isinstance(action, str) and bool(action.strip())
             if commands_open:
-                calls = [_command(str(action), f"{where}/action")]
+                calls = _command(builder, str(action), f"{where}/action")
             thought = text_of(message.get("thought"))
             repeated = thought is None or thought.strip() == (text or "").strip()
             builder.turn(text, calls, f"{where}/content", thought=None if repeated else thought)
@@ -251,14 +238,6 @@ def _task_id(row: dict[str, Any], config: dict[str, Any], path: PurePath) -> str
         if isinstance(value, str) and value:
             return value
     return path.stem or None
-
-
-def _group_id(format_name: str, task: str | None) -> str | None:
-    """Runs on one issue share it; the instructions around the issue differ between configurations."""
-    if not task:
-        return None
-    issue = _ISSUE.search(task)
-    return episode_id(format_name, issue.group(1).strip() if issue else task)
 
 
 def _who(info: dict[str, Any], config: dict[str, Any], path: PurePath) -> tuple[SourceKind, str | None]:

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import xxhash
+from msgspec.structs import replace
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
@@ -20,6 +21,7 @@ from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.openai_messages import calls_of, tool_names
 from logforge.connectors.outcome import asks_user
 from logforge.connectors.rows import close, first_number, reject
+from logforge.connectors.unsupported import RULE, VOICE
 from logforge.schemas.episode import Ending, Episode, Reading, StepKind
 
 _PLACEHOLDER_DAY = "2025-01-01T00:0"
@@ -51,10 +53,8 @@ class Tau2Bench:
     def _simulation(self, row: Any, locator: str, document: dict[str, Any]) -> Iterator[Reading]:
         if not isinstance(row, dict) or not isinstance(row.get("messages"), list):
             voice = isinstance(row, dict) and "ticks" in row
-            why = (
-                "a voice simulation (`ticks`), a shape that is not read" if voice else "no list of `messages`"
-            )
-            yield reject(locator, why, "", row)
+            no_list = reject(locator, VOICE if voice else "no list of `messages`", "", row)
+            yield replace(no_list, rule=RULE) if voice else no_list
             return
         talk = _Talk(_has_clock(row))
         for index, message in enumerate(row["messages"]):

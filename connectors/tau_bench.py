@@ -50,7 +50,7 @@ class TauBench:
         info = row["info"] if isinstance(row.get("info"), dict) else {}
         task = info["task"] if isinstance(info.get("task"), dict) else {}
         ending, reason = _ending(row, info, builder)
-        score = first_number(row, "reward")
+        score = None if _was_stopped(info) else first_number(row, "reward")
         return builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -62,18 +62,22 @@ class TauBench:
             task=first_user_text(builder),
             group_id=episode_id(self.name, task.get("instruction", row.get("task_id"))),
             user_id=text_or_none(task.get("user_id")),
-            success=None if score is None or ending == "truncated" else score == 1.0,
+            success=None if score is None else score == 1.0,
             score=score,
             reference=canonical(task["actions"]) if "actions" in task else None,
             metadata=canonical({key: value for key, value in row.items() if key != "traj"}),
         )
 
 
+def _was_stopped(info: dict[str, Any]) -> bool:
+    """A run without a verdict never came to its end: the step cap stopped it, and its reward of 0.0 is a placeholder."""
+    return "reward_info" in info and info["reward_info"] is None
+
+
 def _ending(row: dict[str, Any], info: dict[str, Any], builder: EpisodeBuilder) -> tuple[Ending, str]:
-    """A run without a verdict never came to its end: the step cap stopped it (its reward of 0.0 is a placeholder)."""
     if row.get("reward") is None:
         return "truncated", "no reward"
-    if "reward_info" in info and info["reward_info"] is None:
+    if _was_stopped(info):
         return "truncated", "step limit: the environment gave no verdict"
     if builder.messages and builder.messages[-1].role == "tool":
         handed_over = builder.last_action.startswith("transfer")

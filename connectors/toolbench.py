@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.builder import Call, EpisodeBuilder, content_id
 from logforge.connectors.content import bad_part, text_of, text_or_none
+from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import add_messages, tool_names
+from logforge.connectors.openai_messages import add_message, tool_names
 from logforge.connectors.rows import close, first_bool, first_user_text, read_rows, reject
 from logforge.schemas.episode import Episode, Reading, Step
 
@@ -58,7 +59,7 @@ class ToolbenchDfs:
         path = [] if chains else _last_path(row)
         if chains and isinstance(chains[-1], list):
             where = at(locator, f"/answer_generation/train_messages/{len(chains) - 1}")
-            add_messages(builder, chains[-1], where)
+            _add_chain(builder, chains[-1], where)
         elif path:
             _add_path(builder, path, answer, locator)
         else:
@@ -78,7 +79,7 @@ class ToolbenchDfs:
             locator=locator,
             ending="truncated",
             ending_reason=UNFINISHED,
-            task=first_user_text(builder),
+            task=query or first_user_text(builder),
             group_id=group_of(query),
             policy_id=method["policy"] if method else None,
             model=method["model"] if method else None,
@@ -96,9 +97,36 @@ class ToolbenchDfs:
         return ended(episode)
 
 
+def _add_chain(builder: EpisodeBuilder, messages: list[Any], pointer: str) -> None:
+    """Read a chain. Only `Finish` reaches the user: a text right before it was heard by nobody and decides nothing."""
+    for index, message in enumerate(messages):
+        where = f"{pointer}/{index}"
+        if _is_unheard(messages, index):
+            builder.message("assistant", text_of(message.get("content")), where)
+        else:
+            add_message(builder, message, where)
+
+
+def _is_unheard(messages: list[Any], index: int) -> bool:
+    """True for a text without a call after which nothing but such texts comes until the call of `Finish`."""
+    while _calls(messages[index]) == "" and index + 1 < len(messages):
+        index += 1
+        if _calls(messages[index]) == "Finish":
+            return True
+    return False
+
+
+def _calls(message: Any) -> str | None:
+    """The function that the agent's message calls, "" when it calls none; None when it is not the agent's."""
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return None
+    call = message.get("function_call") or message.get("tool_calls")
+    return "" if not call else text_or_none(call.get("name")) if isinstance(call, dict) else None
+
+
 def group_of(query: str | None) -> str | None:
     """Answers of every method to one query share it."""
-    return episode_id("toolbench", query.strip()) if query else None
+    return task_group(query)
 
 
 def ended(episode: Episode) -> Episode:

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
+from logforge.connectors.builder import EpisodeBuilder, content_id
 from logforge.connectors.content import first_text, text_or_none
 from logforge.connectors.dialogue import CALLS_IN_TEXT, add_history, chat_ending
+from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.openai_messages import add_message, tool_names
 from logforge.connectors.rows import close, first_bool, first_number, read_rows, reject
@@ -97,7 +98,7 @@ class Trl:
             ending=ending,
             ending_reason=reason,
             native_id=first_text(row, "id", "prompt_id"),
-            group_id=episode_id(self.name, task) if task else None,
+            group_id=task_group(task),
             task=task,
             model=text_or_none(row.get("model")),
             policy_id=text_or_none(row.get("model")),

@@ -38,6 +38,8 @@ ARRAYS: dict[str, ArraySpec] = {
     ),
     "weights": ArraySpec("float32", "N", "sample weight"),
     "success": ArraySpec("int8", "E", "the episode's outcome: 1, 0, or -1 when the log has none"),
+    "groups": ArraySpec("int32", "E", "episodes of one split group (trials of one task, say) share a number"),
+    "augmented": ArraySpec("bool", "E", "an augmenter made the episode from a logged one"),
     "episode_offsets": ArraySpec(
         "int64", "E+1", "steps of episode e: `episode_offsets[e]:episode_offsets[e + 1]`"
     ),

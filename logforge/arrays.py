@@ -66,6 +66,8 @@ class SplitArrays:
     propensities: Array
     weights: Array
     success: Array
+    groups: Array
+    augmented: Array
     episode_offsets: Array
     observations: Array
     masks: Array

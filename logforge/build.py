@@ -32,6 +32,7 @@ from logforge.schemas.errors import CheckFailed, Problem, UnknownName, UsageErro
 from logforge.schemas.manifest import EncoderRef, Manifest, SourceRef, Vocabulary
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.tables import QUARANTINE
+from logforge.schemas.transition import RULES
 from logforge.shards import SPLITS, SplitArrays, load_shards, write_dataset
 from logforge.splits import assign_splits
 from logforge.states import State, StateBuilder, StateConfig
@@ -99,7 +100,7 @@ def build_dataset(
         left_out |= _left_out(augmented, rewards)
     kept = usable + [episode for episode in augmented if episode.episode_id not in left_out]
     space = ActionSpace.build(_seen_actions(kept), vocabulary)
-    members = _members(kept, split_of, origins, StateBuilder(config.state, space, config.text_size))
+    members = _members(kept, splits, origins, StateBuilder(config.state, space, config.text_size))
     rows = transition_rows(members, rewards, space, spec.gamma)
     _check(store, name, rows, spec.gamma, space)
     conflicts = find_conflicts(rows, config.epsilon)
@@ -200,15 +201,17 @@ def _seen_actions(
 
 def _members(
     episodes: Iterable[Episode],
-    split_of: Mapping[str, str],
+    splits: pl.DataFrame,
     origins: Mapping[str, tuple[Episode, Origin]],
     builder: StateBuilder,
 ) -> list[Member]:
+    """The episodes with their states; an augmented one stands where its parent stands."""
+    place = {row[0]: row[1:] for row in splits.select("episode_id", "split", "group_key").iter_rows()}
     members = []
     for episode in sorted(episodes, key=lambda item: item.episode_id):
         origin = origins[episode.episode_id][1] if episode.episode_id in origins else None
-        split = "train" if origin else split_of[episode.episode_id]
-        members.append(Member(episode, split, builder.symbols(episode), origin))
+        split, group = place[origin.parent_episode_id if origin else episode.episode_id]
+        members.append(Member(episode, split, group, builder.symbols(episode), origin))
     return members
 
 
@@ -219,7 +222,9 @@ def _check(store: Store, name: str, rows: pl.DataFrame, gamma: float, space: Act
         return
     found = failures.to_dicts()
     with store.transaction():
-        store.con.execute("DELETE FROM quarantine WHERE dataset = ?", [name])
+        store.con.execute(
+            "DELETE FROM quarantine WHERE dataset = ? AND rule IN (SELECT unnest(?))", [name, list(RULES)]
+        )
         store.insert(
             "quarantine",
             rows_table(QUARANTINE, [{**row, "level": "transition", "dataset": name} for row in found]),
@@ -255,6 +260,7 @@ def _encode(
         arrays[split] = split_arrays(
             rows.filter(pl.col("split") == split),
             [len(member.episode.steps) for member in chosen],
+            [member.group for member in chosen],
             builder.vectors(list(_states(members, split)), reduced),
             space,
         )

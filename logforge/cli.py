@@ -121,10 +121,14 @@ def init(folder: str, as_json: bool) -> None:
 @click.argument("paths", nargs=-1, required=True)
 @STORE
 @click.option("--format", "format_name", help="Read every file as this format instead of detecting it.")
+@click.option("--mapping", type=click.Path(), help="A YAML mapping that describes a shape of your own.")
 @click.option(
     "--workers", type=click.IntRange(1), help="Reading processes. Default: one per core for large inputs."
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 when anything was quarantined.")
+@click.option(
+    "--strict-arguments", is_flag=True, help="Mend no arguments and no tool names; damaged ones are invalid."
+)
 @click.option(
     "--dry-run", is_flag=True, help="Say what would read each file and what it would keep; store nothing."
 )
@@ -133,8 +137,10 @@ def ingest(
     paths: tuple[str, ...],
     store: str,
     format_name: str | None,
+    mapping: str | None,
     workers: int | None,
     strict: bool,
+    strict_arguments: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -144,18 +150,26 @@ def ingest(
     Example: logforge ingest ./logs
     """
     from logforge.dry_run import dry_run as plan
-    from logforge.ingestion import check_request
     from logforge.ingestion import ingest as run
+    from logforge.ingestion import read_options
     from logforge.progress import bar
     from logforge.store import open_store
 
+    options = read_options(paths, format_name, mapping, strict_arguments)
     if dry_run:
-        planned = plan(paths, Path(store).parent, format=format_name)
+        planned = plan(paths, Path(store).parent, options)
         _print(planned, as_json)
         sys.exit(planned.exit_code(strict))
-    check_request(paths, format_name)
     with open_store(store) as opened, bar("ingest") as tick:
-        report = run(opened, paths, format=format_name, workers=workers or os.cpu_count() or 1, progress=tick)
+        report = run(
+            opened,
+            paths,
+            format=format_name,
+            mapping=mapping,
+            strict_arguments=strict_arguments,
+            workers=workers or os.cpu_count() or 1,
+            progress=tick,
+        )
     _print(report, as_json)
     sys.exit(report.exit_code(strict))
 

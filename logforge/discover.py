@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from logforge.connectors import claims, registry
 from logforge.connectors.base import JSON_SUFFIXES, Connector, Head, TakesCompanions, look
+from logforge.connectors.unsupported import RULE as UNSUPPORTED
+from logforge.connectors.unsupported import unsupported
 from logforge.schemas.errors import InputError
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".parquet"})
@@ -150,8 +152,8 @@ def same_place(label: str, home: Path) -> Found | None:
     )
 
 
-def judge(path: Path, forced: Connector | None = None) -> Verdict:
-    """Which connector reads a file, or why none does."""
+def judge(path: Path, forced: Connector | None = None, mapping: Connector | None = None) -> Verdict:
+    """Which connector reads a file, or why none does. `mapping` is one that stands beside the registered ones."""
     try:
         head = look(path)
     except OSError as error:
@@ -160,13 +162,15 @@ def judge(path: Path, forced: Connector | None = None) -> Verdict:
         return Verdict(None, path.suffix.lower() in JSON_SUFFIXES, "empty_file", "the file is empty")
     if forced is not None:
         return Verdict(forced, False, "", "")
-    found = claims(head)
+    found = claims(head, *([mapping] if mapping else []))
     if found:
         return Verdict(found[0].connector, False, "", "")
     return _unclaimed(path, head)
 
 
 def _unclaimed(path: Path, head: Head) -> Verdict:
+    if what := unsupported(head):
+        return Verdict(None, True, UNSUPPORTED, what)
     if head.data.startswith((b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd")):
         return _skip("compressed", "compressed files are not read; unpack it first")
     # Named like a log: when nothing in it can be read, it is quarantined and not merely skipped.

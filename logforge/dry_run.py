@@ -11,7 +11,7 @@ from typing import Any
 from logforge.connectors import claims, get
 from logforge.connectors.base import Head, look
 from logforge.discover import Found, find
-from logforge.reading import Job, SourceReading, read_source
+from logforge.reading import Job, ReadOptions, SourceReading, read_source
 from logforge.tabulate import table
 
 _KEYS = 8
@@ -87,17 +87,17 @@ def _end(path: str) -> str:
     return path if len(path) <= _PATH else "…" + path[-_PATH + 1 :]
 
 
-def dry_run(paths: Iterable[str | Path], home: Path, *, format: str | None = None) -> DryRun:
+def dry_run(paths: Iterable[str | Path], home: Path, options: ReadOptions) -> DryRun:
     """Read every file as `ingest` would, and store nothing. `home` is the folder that labels are relative to."""
-    if format is not None:
-        get(format)
-    return DryRun(tuple(_plan(item, format) for item in find(paths, home)))
+    if options.format is not None:
+        get(options.format)
+    return DryRun(tuple(_plan(item, options) for item in find(paths, home)))
 
 
-def _plan(item: Found, format: str | None) -> FilePlan:
+def _plan(item: Found, options: ReadOptions) -> FilePlan:
     head = Head(item.path.name, b"", "empty", {}) if item.verdict else look(item.path)
-    found = claims(head)
-    reading = read_source(Job(item.path, item.label, "", "", 0, format, item.companions, item.verdict))
+    found = claims(head, *([options.mapping] if options.mapping else []))
+    reading = read_source(Job(item.path, item.label, "", "", 0, options, item.companions, item.verdict))
     episodes, reasons = _drain(reading)
     counts = reading.counts
     sure = next((claim.confidence for claim in found if claim.connector.name == reading.format), None)

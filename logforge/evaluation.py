@@ -248,7 +248,7 @@ def _shifted(progress: Tick | None, place: int, count: int, name: str) -> Tick |
 def _logged_row(held: Shard, seed: int) -> PolicyRow:
     returns = held.returns[held.episode_offsets[:-1]]
     complete = held.terminals[held.episode_offsets[1:] - 1]
-    value = ope.bootstrap_mean(returns[complete].astype(np.float64), seed=seed)
+    value = ope.bootstrap_mean(returns[complete].astype(np.float64), held.groups[complete], seed=seed)
     if value.reason:
         value = Estimate(None, reason=value.reason.replace(" episodes", " complete episodes", 1))
     return PolicyRow(LOGGED, value, Estimate(None, reason="it is the log itself"))
@@ -267,7 +267,7 @@ def _row(
     chosen = choices[name][held.observation_rows]
     known = held.actions != held.manifest.vocabulary.invalid
     agree = (chosen == held.actions)[known].astype(np.float64)
-    match = ope.bootstrap_mean(agree, held.episode_index[known], seed=seed)
+    match = ope.bootstrap_mean(agree, held.groups[held.episode_index[known]], seed=seed)
     if similar is None:
         return PolicyRow(name, value, match)
     counts = np.bincount(chosen)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from logforge.connectors.tool_names import KINDS as NAME_KINDS
 from logforge.store import Store
 from logforge.tabulate import table
 
@@ -24,6 +25,25 @@ class FormatCounts(NamedTuple):
     episodes: int
     messages: int
     steps: int
+
+
+class Repairs(NamedTuple):
+    """How many calls had their arguments or their name mended, and how often each kind of repair was made."""
+
+    arguments: int
+    names: int
+    kinds: dict[str, int]
+
+    def lines(self) -> list[str]:
+        """For people: a line for arguments, a line for names."""
+        return [
+            f"repaired {count} {what}: " + ", ".join(f"{n} × {kind}" for kind, n in kinds.items())
+            for what, count, kinds in (
+                ("arguments", self.arguments, {k: n for k, n in self.kinds.items() if k not in NAME_KINDS}),
+                ("names", self.names, {k: n for k, n in self.kinds.items() if k in NAME_KINDS}),
+            )
+            if count
+        ]
 
 
 class Quarantined(NamedTuple):
@@ -45,6 +65,7 @@ class IngestReport:
     formats: tuple[FormatCounts, ...]
     quarantine: tuple[Quarantined, ...]
     skip_reasons: dict[str, int]
+    repairs: Repairs
 
     @property
     def kept(self) -> int:
@@ -66,6 +87,7 @@ class IngestReport:
             **asdict(self),
             "formats": [item._asdict() for item in self.formats],
             "quarantine": [item._asdict() for item in self.quarantine],
+            "repairs": self.repairs._asdict(),
             "kept": self.kept,
         }
 
@@ -82,6 +104,7 @@ class IngestReport:
                 f"records {total[1]} = kept {total[2]} + duplicates {total[3]} + quarantined {total[4]} + skipped {total[5]}"
             )
         lines += [f"skipped: {count} × {reason}" for reason, count in sorted(self.skip_reasons.items())]
+        lines += self.repairs.lines()
         for item in self.quarantine:
             lines.append(
                 f"quarantined {item.times} {item.level}(s), {item.rule}: {item.reason} — first: {item.first}"
@@ -101,9 +124,16 @@ def report_of(store: Store, done: list[str], unchanged: list[str]) -> IngestRepo
             formats=tuple(FormatCounts(*row) for row in store.con.sql(_FORMATS).fetchall()),
             quarantine=tuple(Quarantined(*row) for row in store.con.sql(_QUARANTINE).fetchall()),
             skip_reasons=dict(store.con.sql(_SKIPS).fetchall()),
+            repairs=_repairs(store),
         )
     finally:
         store.con.unregister("_done")
+
+
+def _repairs(store: Store) -> Repairs:
+    kinds = dict(store.con.sql(_REPAIR_KINDS).fetchall())
+    ((arguments,),) = store.con.sql(_REPAIRED_ARGUMENTS).fetchall()
+    return Repairs(arguments, sum(kinds.get(kind, 0) for kind in NAME_KINDS), kinds)
 
 
 _FORMATS = """
@@ -122,6 +152,18 @@ _FORMATS = """
 _QUARANTINE = """
     SELECT level, rule, any_value(reason), count(*), min(locator)
     FROM quarantine JOIN _done USING (source_id) WHERE level <> 'transition' GROUP BY 1, 2 ORDER BY 4 DESC, 2
+"""
+_REPAIRED_ARGUMENTS = """
+    SELECT count(*) FROM steps JOIN episodes USING (episode_id) JOIN _done USING (source_id)
+    WHERE arguments_status = 'repaired'
+"""
+_REPAIR_KINDS = """
+    SELECT kind, count(*)
+    FROM (
+        SELECT unnest(string_split(repair, '+')) AS kind
+        FROM steps JOIN episodes USING (episode_id) JOIN _done USING (source_id) WHERE repair IS NOT NULL
+    )
+    GROUP BY 1 ORDER BY 2 DESC, 1
 """
 _SKIPS = """
     SELECT reason.key, sum(reason.value)::BIGINT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -12,17 +11,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import xxhash
 
 from logforge import connectors
+from logforge.connectors.base import Connector
+from logforge.connectors.mapping import load_mapping
 from logforge.discover import Found, Verdict, check_paths, find, same_place, sha256_of
 from logforge.frames import concat, rows_table
 from logforge.ingest_report import IngestReport, report_of
 from logforge.ownership import Orphan, orphans, remove_sources, resolve
 from logforge.progress import Tick, silent
-from logforge.reading import Chunk, Job, SourceReading, read_source, read_whole
+from logforge.reading import Chunk, Job, ReadOptions, SourceReading, read_source, read_whole
+from logforge.resumed import settle
 from logforge.schemas.errors import StoreError
 from logforge.schemas.tables import QUARANTINE, SOURCES
 from logforge.store import Store
@@ -36,15 +39,24 @@ COMMIT_SOURCES = 1000
 POOL_BYTES = 48 << 20
 """Less than this in all is read without worker processes: starting them would cost more."""
 
-Key = tuple[str, str, str | None, int | None, str]
-"""What a source was read from and with: id, sha256, format, connector version, settings."""
+
+class Key(NamedTuple):
+    """What a source was read from and with."""
+
+    sha256: str
+    format: str | None
+    version: int | None
+    settings: str
 
 
-def check_request(paths: Iterable[str | Path], format: str | None) -> None:
-    """Raise UnknownName for an unknown format and InputError for a path that does not exist, before anything is made."""
+def read_options(
+    paths: Iterable[str | Path], format: str | None, mapping: str | Path | None, strict_arguments: bool
+) -> ReadOptions:
+    """The options of a request, checked before anything is made: unknown formats, wrong mappings, paths that are not there."""
     if format is not None:
         connectors.get(format)
     check_paths(paths)
+    return ReadOptions(format, None if mapping is None else load_mapping(mapping), strict_arguments)
 
 
 def ingest(
@@ -52,59 +64,67 @@ def ingest(
     paths: Iterable[str | Path],
     *,
     format: str | None = None,
+    mapping: str | Path | None = None,
+    strict_arguments: bool = False,
     workers: int = 1,
     progress: Tick = silent,
 ) -> IngestReport:
     """Read every file at or below `paths` into the store.
 
-    `format` forces a connector by name. `workers` is the number of reading processes; more than one needs the caller's
-    `if __name__ == "__main__":` guard, as every process pool does. Raises UnknownName for an unknown format, InputError
-    for a path that does not exist, StoreError when the store cannot be written. Bad input never raises: it is quarantined.
+    `format` forces a connector by name; `mapping` is a YAML file that describes a shape of your own. `strict_arguments`
+    refuses to mend damaged arguments and names. `workers` is the number of reading processes; more than one needs the
+    caller's `if __name__ == "__main__":` guard, as every process pool does. Raises UnknownName for an unknown format,
+    SpecError for a wrong mapping, InputError for a path that does not exist, StoreError when the store cannot be written.
+    Bad input never raises: it is quarantined.
     """
     paths = list(paths)
-    check_request(paths, format)
+    options = read_options(paths, format, mapping, strict_arguments)
     known = _known(store)
     own = {path.resolve() for path in (store.path, store.path.with_name(store.path.name + ".wal"))}
     found = [item for item in find(paths, store.path.parent) if item.path not in own]
-    jobs = [_job(item, format, progress, index, len(found)) for index, item in enumerate(found)]
-    fresh = [job for job in jobs if not _unchanged(job, known)]
+    jobs = [_job(item, options, progress, index, len(found)) for index, item in enumerate(found)]
+    fresh = [job for job in jobs if not _unchanged(job, known.get(job.source_id))]
     kept_as_is = {job.source_id for job in jobs} - {job.source_id for job in fresh}
     # Small checkpoints rewrite the file again and again; none at all keeps every committed row in memory.
     store.con.execute("SET checkpoint_threshold = '64MB'")
-    done = _run(store, fresh, workers, progress)
+    done = _run(store, fresh, workers, progress, options.mapping)
     store.con.execute("CHECKPOINT")
     return report_of(store, sorted(done), sorted(kept_as_is - done))
 
 
-def _known(store: Store) -> set[Key]:
-    rows = store.con.sql("SELECT source_id, sha256, format, connector_version, settings FROM sources")
-    return set(rows.fetchall())
+def _known(store: Store) -> dict[str, Key]:
+    rows = store.con.sql(
+        "SELECT source_id, sha256, format, connector_version, settings FROM sources"
+    ).fetchall()
+    return {row[0]: Key(*row[1:]) for row in rows}
 
 
-def _settings(format: str | None) -> str:
-    """What else besides a source's bytes and connector decides the rows it gives."""
-    return json.dumps({"format": format, "redaction": "none"})
-
-
-def _job(item: Found, format: str | None, tick: Tick, index: int, total: int) -> Job:
+def _job(item: Found, options: ReadOptions, tick: Tick, index: int, total: int) -> Job:
     tick(index, total, f"looking at {item.label}")
     identifier = xxhash.xxh3_128_hexdigest(item.label.encode())
-    if item.verdict is not None:
-        return Job(item.path, item.label, identifier, "", 0, format, verdict=item.verdict)
+    verdict, digest, size = item.verdict, "", 0
     try:
-        size = sum(path.stat().st_size for path in (item.path, *item.companions))
-        digest = sha256_of(item.path, *item.companions)
+        if verdict is None:
+            size = sum(path.stat().st_size for path in (item.path, *item.companions))
+            digest = sha256_of(item.path, *item.companions)
     except OSError as error:
         verdict = Verdict(None, True, "unreadable_file", f"the file cannot be read: {error.strerror}")
-        return Job(item.path, item.label, identifier, "", 0, format, verdict=verdict)
-    return Job(item.path, item.label, identifier, digest, size, format, item.companions)
+    return Job(item.path, item.label, identifier, digest, size, options, item.companions, verdict)
 
 
-def _unchanged(job: Job, known: set[Key]) -> bool:
-    """Same bytes, read by the same version of the same connector with the same settings."""
-    versions: list[tuple[str | None, int]] = [(n, c.version) for n, c in connectors.registry().items()]
-    versions.append((None, connectors.registry_version()))
-    return any((job.source_id, job.sha256, *version, _settings(job.format)) in known for version in versions)
+def _unchanged(job: Job, known: Key | None) -> bool:
+    """Same bytes, read by the same version of the same connector with the same settings.
+
+    What a connector read that is not here now (a mapping that is not given, a package that is gone) stays as it is.
+    """
+    if known is None or (known.sha256, known.settings) != (job.sha256, job.options.settings):
+        return False
+    here = {**connectors.registry()}
+    if job.options.mapping is not None:
+        here[job.options.mapping.name] = job.options.mapping
+    if known.format is None:
+        return known.version == job.options.unread_version
+    return known.format not in here or here[known.format].version == known.version
 
 
 @dataclass
@@ -125,38 +145,44 @@ class _Meter:
         self.show(0, label)
 
 
-def _run(store: Store, jobs: list[Job], workers: int, tick: Tick) -> set[str]:
+def _run(store: Store, jobs: list[Job], workers: int, tick: Tick, mapping: Connector | None) -> set[str]:
     """Read and store the jobs, then the sources whose copies of ownerless episodes take over. Returns the ids read."""
     done: set[str] = set()
     tried: set[str] = set()
+    again: set[str] = set()
     while True:
         meter = _Meter(tick, sum(job.size for job in jobs))
         for batch in _batches(_readings(jobs, workers)):
             _commit(store, batch, meter)
             done |= {reading.job.source_id for reading in batch}
             meter.add(sum(reading.job.size for reading in batch), batch[-1].job.label)
-        jobs = _successors(store, tried)
+        stale = settle(store)
+        tried -= stale - again  # read once more, even when it was read in this run before the others came
+        again |= stale
+        jobs = _successors(store, tried, mapping)
         tried |= {job.source_id for job in jobs}
         if not jobs:
             return done
 
 
-def _successors(store: Store, tried: set[str]) -> list[Job]:
+def _successors(store: Store, tried: set[str], mapping: Connector | None) -> list[Job]:
     """The sources whose copies take over the ownerless episodes: of each, the best whose file is there.
 
     A copy whose file is gone cannot be read again; that is said in the quarantine.
     """
     home = store.path.resolve().parent
+    readable = {*connectors.registry(), *([mapping.name] if mapping else [])}
     chosen: dict[str, Job] = {}
     gone: list[Orphan] = []
     for copies in orphans(store).values():
-        places = ((copy, same_place(copy.path, home)) for copy in copies if copy.source_id not in tried)
+        here = (copy for copy in copies if copy.source_id not in tried and copy.format in readable)
+        places = ((copy, same_place(copy.path, home)) for copy in here)
         found = next(((copy, place) for copy, place in places if place is not None), None)
         if found is None:
             gone.append(copies[0])
         elif found[0].source_id not in chosen:
             copy, place = found
-            chosen[copy.source_id] = _job(place, json.loads(copy.settings)["format"], silent, 0, 1)
+            chosen[copy.source_id] = _job(place, ReadOptions.of(copy.settings, mapping), silent, 0, 1)
     if not chosen:
         _say_gone(store, gone)
     return list(chosen.values())
@@ -278,7 +304,7 @@ def _source_row(reading: SourceReading) -> dict[str, object]:
         "connector_version": reading.connector_version,
         "bytes": job.size,
         "sha256": job.sha256,
-        "settings": _settings(job.format),
+        "settings": job.options.settings,
         "records": counts.records,
         "kept": counts.kept,
         "duplicates": counts.duplicates,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
 MIN_EPISODES: Final = 5
-"""With fewer held-out episodes a bootstrap over episodes says nothing, so nothing is said."""
+"""With fewer independent held-out episodes (split groups) a bootstrap over them says nothing, so nothing is said."""
 MEMBERS: Final = 20
 UPDATES: Final = 300
 """Of one round. Rounds follow each other until the value stays; a policy that goes round in circles takes the most."""
@@ -73,14 +73,15 @@ class Fitted(NamedTuple):
         return f"the fit did not settle (the value still moved by {self.drift:+.2g}); more updates may help"
 
     def estimate(self) -> Estimate:
-        """Mean of the members and their 2.5–97.5 percentiles."""
+        """Mean of the members and its 95 % interval."""
         return Estimate(None, reason=self.unsettled) if self.unsettled else interval(self.values)
 
 
 def refusal(held: SplitArrays) -> str:
     """Why no value can be estimated from these episodes; empty when it can."""
-    if held.episode_count < MIN_EPISODES:
-        return f"only {held.episode_count} held-out episodes, {MIN_EPISODES} are needed"
+    groups = len(np.unique(held.groups))
+    if groups < MIN_EPISODES:
+        return f"only {groups} independent held-out episodes (split groups), {MIN_EPISODES} are needed"
     return "" if held.terminals.any() else "no held-out episode is complete"
 
 
@@ -139,7 +140,7 @@ def fitted_q(
     if (asked < 0).any() or (asked >= held.action_size).any():
         raise UsageError("FQE needs a choice of the policy wherever an episode goes on")
     need("torch", "train")
-    counts = resamples(held.episode_count, members, seed)
+    counts = resamples(held.groups, members, seed)
     with one_thread():
         fit = _Fit(held, choices, counts, gamma, span, seed)
         values, drift = fit.values(), np.inf
@@ -158,28 +159,40 @@ def _from(progress: Tick | None, start: int, total: int) -> Callable[[int], None
     return lambda done: progress(start + done, total, "fitting Q")
 
 
-def resamples(episodes: int, members: int, seed: int) -> IntArray:
-    """How often each member draws each episode [members, episodes]; it depends on nothing but the three numbers."""
-    chances = np.full(episodes, 1 / episodes)
-    return np.random.default_rng([seed, 1]).multinomial(episodes, chances, size=members).astype(np.int64)
+def resamples(groups: NDArray[Any], members: int, seed: int) -> IntArray:
+    """How often each member draws each episode [members, episodes].
+
+    Whole groups are drawn: trials of one task are no independent episodes. It depends on the grouping and the seed alone.
+    """
+    owner = np.unique(groups, return_inverse=True)[1]
+    count = int(owner.max()) + 1 if len(owner) else 0
+    chances = np.full(count, 1 / max(count, 1))
+    drawn = np.random.default_rng([seed, 1]).multinomial(count, chances, size=members).astype(np.int64)
+    expanded: IntArray = drawn[:, owner]
+    return expanded
 
 
 def interval(values: FloatArray) -> Estimate:
-    """Mean and 2.5–97.5 percentiles."""
-    low, high = np.percentile(values, [2.5, 97.5])
-    return Estimate(float(values.mean()), float(low), float(high))
+    """Mean of bootstrap members and the 95 % interval by Student's t: percentiles of a few members are far too narrow."""
+    from scipy.stats import t
+
+    members = len(values)
+    spread = float(values.std(ddof=1)) * float(np.sqrt(1 + 1 / members))
+    half = float(t.ppf(0.975, members - 1)) * spread
+    centre = float(values.mean())
+    return Estimate(centre, centre - half, centre + half)
 
 
-def bootstrap_mean(values: NDArray[Any], episodes: NDArray[Any] | None = None, *, seed: int = 0) -> Estimate:
-    """The mean of `values`, with the interval of a bootstrap over episodes (2,000 resamples of whole episodes).
+def bootstrap_mean(values: NDArray[Any], groups: NDArray[Any] | None = None, *, seed: int = 0) -> Estimate:
+    """The mean of `values`, with the interval of a bootstrap over groups (2,000 resamples of whole groups).
 
-    `episodes` says which episode each value belongs to; without it each value is an episode of its own.
+    `groups` says which group each value belongs to; without it each value is one of its own.
     """
-    owners = np.arange(len(values)) if episodes is None else np.unique(episodes, return_inverse=True)[1]
+    owners = np.arange(len(values)) if groups is None else np.unique(groups, return_inverse=True)[1]
     sizes, sums = np.bincount(owners), np.bincount(owners, values)
     if len(sizes) < MIN_EPISODES:
-        return Estimate(None, reason=f"only {len(sizes)} episodes, {MIN_EPISODES} are needed")
-    counts = resamples(len(sizes), 2000, seed)
+        return Estimate(None, reason=f"only {len(sizes)} independent episodes, {MIN_EPISODES} are needed")
+    counts = resamples(np.arange(len(sizes)), 2000, seed)
     low, high = np.percentile((counts @ sums) / (counts @ sizes), [2.5, 97.5])
     return Estimate(float(sums.sum() / sizes.sum()), float(low), float(high))
 

@@ -1,4 +1,5 @@
-"""Who owns an episode that several sources hold: the copy with the smallest (first timestamp, sha256, path).
+"""Who owns an episode that several sources hold: the copy with the smallest first timestamp, then the longest,
+then by (sha256, path).
 
 So the stored rows do not depend on the order in which files arrive. When the owner's source goes, the best copy that is
 left takes over: its source is read again (`orphans` says which).
@@ -56,10 +57,11 @@ def _owners(store: Store, copies: pa.Table) -> dict[str, dict[str, Any]]:
     return {row["episode_id"]: row for row in store.arrow(query, [ids.to_pylist()]).to_pylist()}
 
 
-def _rank(copy: dict[str, Any]) -> tuple[bool, Any, str, str]:
-    """Smallest owns; copies without a time come after those with one."""
+def _rank(copy: dict[str, Any]) -> tuple[bool, Any, int, str, str]:
+    """Smallest owns. Copies without a time come after those with one; of two that begin alike, the longer one comes first
+    (the other is an earlier state of it)."""
     started = copy["started_at"]
-    return (started is None, started, copy["sha256"], copy["path"])
+    return (started is None, started, -copy["records"], copy["sha256"], copy["path"])
 
 
 def _dethrone(store: Store, ids: list[str]) -> None:
@@ -87,7 +89,7 @@ def remove_sources(store: Store, source_ids: Collection[str]) -> None:
     owned = "SELECT episode_id FROM episodes WHERE source_id IN (SELECT unnest(?))"
     for table in ("messages", "steps"):
         store.con.execute(f"DELETE FROM {table} WHERE episode_id IN ({owned})", ids)
-    for table in ("episodes", "copies", "quarantine", "sources"):
+    for table in ("episodes", "copies", "copied_decisions", "quarantine", "sources"):
         store.con.execute(f"DELETE FROM {table} WHERE source_id IN (SELECT unnest(?))", ids)
 
 
@@ -98,14 +100,19 @@ class Orphan(NamedTuple):
     source_id: str
     path: str
     settings: str
+    format: str | None
 
 
 def orphans(store: Store) -> dict[str, list[Orphan]]:
-    """The copies of every ownerless episode, by episode, the best first."""
+    """The copies of every ownerless episode, by episode, the best first.
+
+    One whose decisions all count in other episodes (see `resumed`) is not ownerless.
+    """
     rows = store.con.sql(
-        "SELECT c.episode_id, c.source_id, c.path, s.settings FROM copies c JOIN sources s USING (source_id) "
+        "SELECT c.episode_id, c.source_id, c.path, s.settings, s.format FROM copies c JOIN sources s USING (source_id) "
         "WHERE c.episode_id IN (SELECT episode_id FROM copies GROUP BY 1 HAVING NOT bool_or(owner)) "
-        "ORDER BY c.episode_id, c.started_at NULLS LAST, c.sha256, c.path"
+        "AND c.episode_id NOT IN (SELECT episode_id FROM copied_decisions) "
+        "ORDER BY c.episode_id, c.started_at NULLS LAST, c.records DESC, c.sha256, c.path"
     ).fetchall()
     found: dict[str, list[Orphan]] = {}
     for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ import pyarrow as pa
 from pyarrow.lib import ArrowException
 
 from logforge.connectors import get, registry_version
-from logforge.connectors.base import Source, excerpt
+from logforge.connectors.arguments import as_logged
+from logforge.connectors.base import Connector, Source, excerpt
 from logforge.discover import Verdict, judge
 from logforge.frames import Tables, rows_table, tables_of
 from logforge.schemas.episode import Episode, Reading, Reject, Skip
@@ -24,15 +26,42 @@ rejects, which bounds the memory of a large one."""
 
 
 @dataclass(frozen=True)
+class ReadOptions:
+    """How sources are read: `format` forces a connector by name, `mapping` is one made from a YAML file that stands beside
+    the registered ones, `strict_arguments` undoes what was mended in arguments and names."""
+
+    format: str | None = None
+    mapping: Connector | None = None
+    strict_arguments: bool = False
+
+    @property
+    def settings(self) -> str:
+        """What else besides a source's bytes and connector decides the rows it gives."""
+        arguments = "strict" if self.strict_arguments else "mended"
+        return json.dumps({"format": self.format, "arguments": arguments, "redaction": "none"})
+
+    @classmethod
+    def of(cls, settings: str, mapping: Connector | None) -> ReadOptions:
+        """The options that gave these settings."""
+        found = json.loads(settings)
+        return cls(found["format"], mapping, found["arguments"] == "strict")
+
+    @property
+    def unread_version(self) -> int:
+        """The connector version of a source that none claimed: it changes when a connector comes, goes or changes."""
+        return registry_version() ^ (self.mapping.version if self.mapping else 0)
+
+
+@dataclass(frozen=True)
 class Job:
-    """A source to read. `format` forces a connector by name; `verdict` is there when nothing can be read."""
+    """A source to read; `verdict` is there when nothing can be read."""
 
     path: Path
     label: str
     source_id: str
     sha256: str
     size: int
-    format: str | None = None
+    options: ReadOptions = ReadOptions()
     companions: tuple[Path, ...] = ()
     verdict: Verdict | None = None
 
@@ -126,10 +155,11 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
     A connector must not raise; if one does, the rest of the file is quarantined as one record and the run goes on.
     """
     job = reading.job
-    verdict = job.verdict or judge(job.path, get(job.format) if job.format else None)
+    options = job.options
+    verdict = job.verdict or judge(job.path, get(options.format) if options.format else None, options.mapping)
     connector = verdict.connector
     if connector is None:
-        reading.connector_version = registry_version()
+        reading.connector_version = options.unread_version
         if verdict.quarantined:
             yield Reject(locator=job.label, reason=verdict.reason, rule=verdict.rule, detail=verdict.detail)
         else:
@@ -140,7 +170,7 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
     try:
         for item in connector.read(Source(job.path, job.label, job.companions)):
             found = True
-            yield item
+            yield as_logged(item) if options.strict_arguments and isinstance(item, Episode) else item
     except Exception as error:
         found = True
         yield Reject(

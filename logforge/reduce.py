@@ -91,10 +91,9 @@ def fit_pca(vectors: F32, size: int) -> Pca:
     rows, dim = vectors.shape
     if size < 1:
         raise UsageError(f"text size {size}", "give at least 1")
-    if rows < 2:
-        raise UsageError(
-            f"a PCA needs at least two texts, the train split has {rows}", "ingest more episodes"
-        )
+    if rows < 2:  # one text or none has no variance: it says nothing, and all else in the state still does
+        mean = vectors[0] if rows else np.zeros(dim, np.float32)
+        return Pca(_f32(mean), np.zeros((dim, 1), np.float32), np.zeros(1, np.float32))
     with threadpool_limits(1), np.errstate(invalid="ignore"):
         fitted = PCA(n_components=min(size, rows - 1, dim), svd_solver="full").fit(
             np.asarray(vectors, np.float32)

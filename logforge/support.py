@@ -1,8 +1,9 @@
 """Which of a policy's decisions the log supports: was the action ever taken in a similar state of the train split?
 
 Similar to a state are its 20 nearest train decisions by Euclidean distance between observations, as far as they lie within
-a radius: the 95th percentile of the distance from a train decision to the nearest one of another train episode. A state
-with no train decision within the radius has no similar state, and nothing is known about any action there.
+a radius: the 95th percentile of the distance from a train decision to the nearest one of another split group, for held-out
+episodes have no sibling in train either. A state with no train decision within the radius has no similar state, and nothing
+is known about any action there. Augmented copies are left out: they repeat their parents' decisions.
 """
 
 from __future__ import annotations
@@ -45,27 +46,29 @@ class Support(NamedTuple):
 
 def similar_actions(train: SplitArrays, held: SplitArrays) -> Similar:
     """Look up the train decisions that resemble each held-out decision."""
-    known = train.observations[train.observation_rows].astype(np.float64)
+    logged = ~train.augmented[train.episode_index]
+    taken, groups = train.actions[logged], train.groups[train.episode_index][logged]
+    known = train.observations[train.observation_rows[logged]].astype(np.float64)
     asked = held.observations[held.observation_rows].astype(np.float64)
     centre = known.mean(axis=0)
     known, asked = known - centre, asked - centre
     length = float(np.sqrt((known**2).sum(axis=1).mean()))
-    radius = _radius(known, train.episode_index)
+    radius = _radius(known, groups)
     count = min(NEIGHBOURS, len(known))
     found = np.full((len(asked), count), -1, dtype=np.int64)
     for rows, distances in _distances(asked, known):
         nearest = np.argpartition(distances, count - 1, axis=1)[:, :count]
         near = np.take_along_axis(distances, nearest, axis=1) <= radius + _ROUNDING * length
-        found[rows] = np.where(near, train.actions[nearest], -1)
+        found[rows] = np.where(near, taken[nearest], -1)
     return Similar(found, radius)
 
 
-def _radius(known: NDArray[np.float64], episodes: NDArray[Any]) -> float:
+def _radius(known: NDArray[np.float64], groups: NDArray[Any]) -> float:
     """Evenly spaced decisions stand for all where there are many."""
     sample = np.unique(np.linspace(0, len(known) - 1, min(len(known), _RADIUS_SAMPLE)).astype(int))
     nearest = np.empty(len(sample))
     for rows, distances in _distances(known[sample], known):
-        distances[episodes[sample[rows], None] == episodes[None, :]] = np.inf
+        distances[groups[sample[rows], None] == groups[None, :]] = np.inf
         nearest[rows] = distances.min(axis=1)
     finite = nearest[np.isfinite(nearest)]
     return float(np.percentile(finite, RADIUS_PERCENTILE)) if len(finite) else 0.0

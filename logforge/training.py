@@ -322,6 +322,8 @@ def _episodes(shard: Shard, keep: NDArray[np.bool_]) -> Shard:
         observations=shard.observations[rows],
         masks=shard.masks[rows],
         success=shard.success[keep],
+        groups=shard.groups[keep],
+        augmented=shard.augmented[keep],
         episode_offsets=offsets,
         observation_offsets=offsets + np.arange(len(offsets)),
     )

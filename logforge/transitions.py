@@ -40,10 +40,11 @@ class Origin(NamedTuple):
 
 
 class Member(NamedTuple):
-    """An episode of the dataset: its split, its states (one more than steps) and, if augmented, its origin."""
+    """An episode of the dataset: its split and split group, its states (one more than steps) and, if augmented, its origin."""
 
     episode: Episode
     split: str
+    group: str
     states: list[State]
     origin: Origin | None = None
 
@@ -115,10 +116,14 @@ def _action(step: Step, mask: npt.NDArray[np.bool_], space: ActionSpace) -> tupl
 
 
 def split_arrays(
-    rows: pl.DataFrame, lengths: list[int], observations: npt.NDArray[np.float32], space: ActionSpace
+    rows: pl.DataFrame,
+    lengths: list[int],
+    groups: list[str],
+    observations: npt.NDArray[np.float32],
+    space: ActionSpace,
 ) -> SplitArrays:
-    """The arrays of one split. `rows` are its transitions in order, `lengths` the steps of each of its episodes and
-    `observations` n + 1 rows for each episode."""
+    """The arrays of one split. `rows` are its transitions in order, `lengths` the steps and `groups` the split group of
+    each of its episodes, and `observations` n + 1 rows for each episode."""
     offsets = _offsets(lengths)
     masks = np.array(rows["mask"].to_list(), dtype=np.bool_).reshape(-1, space.vocabulary.size)
     lasts = np.maximum(offsets[1:] - 1, 0)
@@ -137,6 +142,10 @@ def split_arrays(
         ),
         weights=rows["weight"].to_numpy().astype(np.float32),
         success=success[lasts].astype(np.int8) if len(lengths) else np.zeros(0, np.int8),
+        groups=np.unique(np.array(groups, dtype=str), return_inverse=True)[1].astype(np.int32),
+        augmented=rows["parent_id"].is_not_null().to_numpy()[lasts].astype(np.bool_)
+        if len(lengths)
+        else np.zeros(0, np.bool_),
         episode_offsets=offsets,
         observations=observations,
         masks=np.vstack(final) if final else np.zeros((0, space.vocabulary.size), np.bool_),

@@ -46,6 +46,9 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     `result_position` is the position of the tool message that brought the result (None: no result was logged).
     Everything the agent knew when it decided lies at positions below `position`, and, within a parallel
     group, in the names and arguments of the group's earlier steps.
+    `repair` names what was mended in the arguments and the name (kinds joined by `+`); `logged_arguments` is the damaged
+    text, which no table holds. `decision_key` names the decision wherever it is logged: a session that resumes another
+    carries its decisions along, and they count once (None: the log has no ids that stay the same).
     """
 
     step: int
@@ -69,6 +72,9 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     propensity_kind: PropensityKind = "missing"
     logged_reward: float | None = None
     result_locator: str | None = None
+    repair: str | None = None
+    logged_arguments: str | None = None
+    decision_key: str | None = None
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ COPIES = Table(
     _columns("""
         episode_id  VARCHAR    the episode
         source_id   VARCHAR    the source it appears in
-        started_at  TIMESTAMP  the copy's first timestamp; with sha256 and path it decides who owns the episode
+        started_at  TIMESTAMP  the copy's first timestamp; with records, sha256 and path it decides who owns the episode
         sha256      VARCHAR    of the source
         path        VARCHAR    of the source
         records     UBIGINT    records this copy takes in its source
@@ -126,19 +126,32 @@ STEPS = Table(
         tool_call_id      VARCHAR  the log's id; may repeat within an episode
         arguments         VARCHAR  canonical JSON text; the raw text when they are invalid
         arguments_status  VARCHAR  ok, repaired or invalid
+        repair            VARCHAR  what was mended in the arguments and the name, kinds joined by +; null when nothing was
         result            VARCHAR  what the tool answered
         result_status     VARCHAR  ok, error, empty, timeout, refused or missing; null where there is no tool
         result_position   INTEGER  position of the tool message that brought the result
         error_class       VARCHAR  typed error
         latency_s         DOUBLE   seconds from call to result
         parallel_group    INTEGER  calls of one turn share it
-        proposed_action   VARCHAR  what was proposed, where something else was executed
+        proposed_action   VARCHAR  what was proposed, where something else was executed; the name as called, where it was mended
         policy_id         VARCHAR  who decided, where it differs from the episode's
         propensity        DOUBLE   probability of the action under the behaviour policy
         propensity_kind   VARCHAR  logged, known, estimated or missing
         logged_reward     DOUBLE   a per-step reward that the log carries
         locator           VARCHAR  where the call lies
         result_locator    VARCHAR  where the result lies
+        decision_key      VARCHAR  names the decision wherever it is logged (resumed sessions carry it along); null without stable ids
+    """),
+)
+
+COPIED_DECISIONS = Table(
+    "copied_decisions",
+    "a decision that an episode (a resumed or forked session) holds too, and that counts in another one",
+    _columns("""
+        decision_key       VARCHAR  the decision
+        episode_id         VARCHAR  the episode it was dropped from; without decisions of its own it is in no other table
+        source_id          VARCHAR  the source of that episode
+        keeper_episode_id  VARCHAR  the episode it counts in
     """),
 )
 
@@ -260,6 +273,7 @@ TABLES: dict[str, Table] = {
         EPISODES,
         MESSAGES,
         STEPS,
+        COPIED_DECISIONS,
         QUARANTINE,
         DATASETS,
         TRANSITIONS,

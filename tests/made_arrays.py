@@ -43,6 +43,8 @@ def make(kinds: Sequence[tuple[int, bool]], seed: int = 0) -> SplitArrays:
         propensities=np.where(np.arange(steps) % 2, np.nan, 0.5).astype(np.float32),
         weights=np.ones(steps, np.float32),
         success=(np.arange(count) % 3 - 1).astype(np.int8),
+        groups=np.arange(count, dtype=np.int32),
+        augmented=np.zeros(count, bool),
         episode_offsets=offsets,
         observations=observations,
         masks=masks,

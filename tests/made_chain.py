@@ -61,6 +61,8 @@ def _arrays(cells, actions, lengths, successes) -> SplitArrays:
         propensities=np.full(steps, np.nan, np.float32),
         weights=np.ones(steps, np.float32),
         success=np.array(successes, np.int8),
+        groups=np.arange(count, dtype=np.int32),
+        augmented=np.zeros(count, bool),
         episode_offsets=offsets,
         observations=np.eye(CELLS, dtype=np.float32)[cells],
         masks=masks,

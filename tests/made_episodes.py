@@ -6,21 +6,20 @@ import random
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from hypothesis import strategies as st
 
+from logforge import variants
 from logforge.actions import ActionSpace
 from logforge.connectors.base import Source
 from logforge.connectors.builder import Call, EpisodeBuilder
 from logforge.connectors.tau_bench import TauBench
-from logforge.schemas.episode import Episode, Message, Step
+from logforge.schemas.episode import Episode
 from logforge.states import StateBuilder, StateConfig
 
 TAU_BENCH = Path("/work/shared/logs/tau_bench/gpt-4o-airline.first150.json")
 TOOLS = ("book", "find", "pay")
 FORMAT = "invented"
 T0 = 1_700_000_000_000_000
-replace = msgspec.structs.replace
 
 
 def finish(builder: EpisodeBuilder, name: str = "e", **more: Any) -> Episode:
@@ -95,83 +94,5 @@ def episodes(draw: st.DrawFn) -> Episode:
 
 
 def with_another_future(episode: Episode, index: int, chance: random.Random) -> Episode:
-    """The same up to decision `index` and different wherever it may be: this step and its text, all that follows,
-    results that come later, and everything that is said of the episode as a whole."""
-    cut = _cut(episode.steps, index)
-    past = [m for m in episode.messages if m.position < cut]
-    later = [
-        _other_message(m, chance) for m in episode.messages if m.position >= cut and chance.random() < 0.7
-    ]
-    extra = [Message(0, chance.choice(["user", "tool"]), "added", "y", thought="added", created_at=T0 + 5)]
-    messages = past + [replace(m, position=cut + i) for i, m in enumerate(later + extra)]
-    before = [_unresolved(step, cut, chance) for step in episode.steps[:index]]
-    after = [_other_step(step, chance) for step in episode.steps[index:] if chance.random() < 0.7]
-    first = replace(
-        _other_step(episode.steps[index], chance), parallel_group=episode.steps[index].parallel_group
-    )
-    steps = [replace(step, step=i) for i, step in enumerate([*before, first, *after])]
-    return replace(
-        episode,
-        messages=messages,
-        steps=steps,
-        ending="truncated",
-        ending_reason="other",
-        success=chance.choice([True, False, None]),
-        score=chance.random(),
-        reference="other",
-        metadata='{"other":1}',
-        started_at=T0 - 10**9,
-        ended_at=T0 + 10**12,
-        records=99,
-        policy_id="other",
-        model="other",
-        temperature=9.0,
-    )
-
-
-def _cut(steps: list[Step], index: int) -> int:
-    group = steps[index].parallel_group
-    return min(
-        s.position
-        for s in steps[: index + 1]
-        if s is steps[index] or (group is not None and s.parallel_group == group)
-    )
-
-
-def _other_message(message: Message, chance: random.Random) -> Message:
-    return replace(
-        message, content=f"other {chance.random()}", thought="other", created_at=T0 + chance.randrange(10**9)
-    )
-
-
-def _other_step(step: Step, chance: random.Random) -> Step:
-    return replace(
-        step,
-        action=chance.choice(TOOLS),
-        kind="tool",
-        arguments='{"other":1}',
-        action_valid=chance.random() < 0.5,
-        result="other",
-        result_status=chance.choice(["ok", "error", "timeout"]),
-        error_class="other",
-        result_position=step.position + 1,
-        latency_s=9.0,
-        logged_reward=9.0,
-        parallel_group=None,
-    )
-
-
-def _unresolved(step: Step, cut: int, chance: random.Random) -> Step:
-    """An earlier step; if its result is not known at the cut, it turns out differently. It keeps name and arguments."""
-    if step.result_position is not None and step.result_position < cut:
-        return step
-    told = chance.random() < 0.5
-    return replace(
-        step,
-        action_valid=chance.random() < 0.5,
-        result="other",
-        result_status="error" if told else "missing",
-        error_class="other" if told else None,
-        result_position=cut + 1 if told else None,
-        logged_reward=5.0,
-    )
+    """The same up to decision `index` and different wherever it may be (see logforge/variants.py)."""
+    return variants.with_another_future(episode, index, chance, TOOLS)

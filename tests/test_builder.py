@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.connectors.builder import Call, EpisodeBuilder, parse_arguments
+from conftest import ROOT
+from logforge.connectors.builder import Call, EpisodeBuilder
 from logforge.connectors.outcome import ERROR_CLASSES, asks_user, classify_result
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**25), 10**25) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
+ASKS = json.loads((ROOT / "tests" / "data" / "asks.json").read_text("utf-8"))
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    run()\n'
 
 
 def finish(builder, **more):
@@ -143,6 +141,28 @@ def test_a_tool_that_was_not_offered_is_invalid():
     assert [s.action_valid for s in finish(builder, tools=["search"]).steps] == [True, False, True]
 
 
+@pytest.mark.parametrize("name", ["respond", "clarify", "<invalid>", "tool:respond"])
+def test_a_tool_with_a_reserved_name_is_kept_apart_from_speaking(name):
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call(name, {}, "a")], "f:1")
+    builder.turn("well", [], "f:2")
+    assert builder.last_action == "respond"
+    episode = finish(builder, tools=["search", name])
+    assert [(s.kind, s.action, s.action_valid) for s in episode.steps] == [
+        ("tool", f"tool:{name}", True),
+        ("respond", "respond", True),
+    ]
+    assert episode.tools == ["search", f"tool:{name}"]
+    (called, _) = finish(builder, tools=["search"]).steps
+    assert (called.action, called.action_valid) == (f"tool:{name}", False)
+
+
+def test_other_names_are_actions_as_they_are():
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call(name, {}) for name in ("Respond", "tool:search", "respond_all")], "f:1")
+    assert [s.action for s in finish(builder).steps] == ["Respond", "tool:search", "respond_all"]
+
+
 def test_times_and_the_system_prompt_come_from_the_messages():
     builder = EpisodeBuilder()
     builder.message("system", "rules", "f:1", created_at=30)
@@ -153,36 +173,6 @@ def test_times_and_the_system_prompt_come_from_the_messages():
     other.message("system", "rules", "g:1")
     assert finish(other).prompt_version == episode.prompt_version is not None
     assert finish(EpisodeBuilder()).prompt_version is None
-
-
-@pytest.mark.parametrize(
-    ("raw", "text", "status"),
-    [
-        (None, "{}", "ok"),
-        ("", "{}", "ok"),
-        ("null", "{}", "ok"),
-        ({"b": 1, "a": "00420"}, '{"a":"00420","b":1}', "ok"),
-        ('{"b": 1, "a": 2}', '{"a":2,"b":1}', "ok"),
-        ('"{\\"city\\": \\"Bergen\\"}"', '{"city":"Bergen"}', "repaired"),
-        ('"null"', "{}", "ok"),
-        ('"plain"', '"plain"', "ok"),
-        ('{"path": "/tmp/a", "content": "unfinis', '{"path": "/tmp/a", "content": "unfinis', "invalid"),
-        ('{"n": 18446744073709551617}', '{"n":18446744073709551617}', "ok"),
-        ('{"n": 9007199254740993}', '{"n":9007199254740993}', "ok"),
-    ],
-)
-def test_arguments(raw, text, status):
-    assert parse_arguments(raw) == (text, status)
-
-
-@given(JSON.filter(lambda value: value not in (None, "")))
-def test_arguments_keep_their_value_as_object_and_as_text(value):
-    text, status = (
-        parse_arguments(value) if not isinstance(value, str) else parse_arguments(json.dumps(value))
-    )
-    if status == "ok" and not isinstance(value, str):
-        assert json.loads(text) == value
-        assert parse_arguments(json.dumps(value)) == (text, "ok")
 
 
 @pytest.mark.parametrize(
@@ -236,6 +226,60 @@ def test_every_status_and_class_is_a_known_one(text, failed):
 )
 def test_a_question_at_the_end_asks_the_user(text, asks):
     assert asks_user(text) is asks
+
+
+@pytest.mark.parametrize("case", ASKS, ids=lambda case: case["text"][:40])
+def test_requests_ask_the_user_too(case):
+    assert asks_user(case["text"]) is case["asks"]
+
+
+def test_a_request_counts_only_near_the_end_and_not_without_its_beginning():
+    assert asks_user("x" * 5000 + ". Please provide your ID. Thanks.")
+    assert not asks_user("Please provide your ID. " + "x" * 1000)
+    assert not asks_user("If " + "x" * 1000 + ", please provide your ID.")
+
+
+def test_a_long_text_of_requests_is_read_in_no_time():
+    assert asks_user("please provide it. " * 50_000)
+    assert not asks_user("please " * 200_000 + "let me know")
+    assert not asks_user("could you " * 200_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "failed", "expected"),
+    [
+        ("a\n[Command finished with exit code 1]", None, ("error", "other")),
+        ("a: No such file\n[Command finished with exit code 2]\n", None, ("error", "not_found")),
+        ("Error: 0 of 3\n[Command finished with exit code 0]", None, ("ok", None)),
+        ("[The command completed with exit code -1.]", None, ("error", "other")),
+        ("a\n[Command finished with exit code 1]", False, ("ok", None)),
+        ("[Command finished with exit code 1]\nand more", None, ("ok", None)),
+        ("OBSERVATION:\nError: user not found", None, ("error", "not_found")),
+        ("OBSERVATION:\nall fine", None, ("ok", None)),
+        ("OBSERVATION:\n", None, ("empty", None)),
+        (f"ran 3\n{TRACE}KeyError: 'missing'", None, ("error", "invalid_arguments")),
+        (f"ran 3\n{TRACE}KeyboardInterrupt\n", None, ("error", "other")),
+        (f"ran 3\n{TRACE}ValueError: bad\n" + "x" * 600, None, ("ok", None)),
+        (f"log:\n{TRACE}    ...", None, ("ok", None)),
+        ('see  File "a.py", line 1\nValueError: no traceback', None, ("ok", None)),
+    ],
+)
+def test_an_answer_is_classified_by_its_end(text, failed, expected):
+    assert classify_result(text, failed) == expected
+
+
+def test_a_state_without_a_result_is_the_calls_status():
+    builder = EpisodeBuilder()
+    builder.turn(None, [Call("a", {}), Call("b", {}), Call("c", {})], "f:1")
+    builder.state(0, "error")
+    builder.state(1, "refused")
+    assert builder.ends_unanswered
+    steps = finish(builder).steps
+    assert [(s.result, s.result_status, s.error_class) for s in steps] == [
+        (None, "error", "other"),
+        (None, "refused", None),
+        (None, "missing", None),
+    ]
 
 
 def test_a_long_text_of_questions_is_read_in_no_time():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -289,3 +290,29 @@ def test_names_and_places_are_checked(project):
     locked = call("ingest", "logs", "--store", "/nope/locker/s.duckdb")
     assert locked.exit_code == 4
     assert "another process" not in locked.stderr
+
+
+def test_a_mapping_reads_a_shape_of_your_own_and_a_run_without_it_changes_nothing(project):
+    page = Path(__file__).parent.parent / "docs" / "formats" / "mapping.md"
+    example = re.search(r"cat > (\S+\.yaml) <<'?(\w+)'?\n(.*?)\n\2\n", page.read_text("utf-8"), re.DOTALL)
+    data = re.search(
+        r"cat > (\S+\.jsonl?|\S+\.csv) <<'?(\w+)'?\n(.*?)\n\2\n", page.read_text("utf-8"), re.DOTALL
+    )
+    assert example
+    assert data
+    (project / "map.yaml").write_text(example[3])
+    file = project / "own" / Path(data[1]).name
+    file.parent.mkdir()
+    file.write_text(data[3] + "\n")
+    assert call("ingest", "own").exit_code == 1
+    planned = json.loads(call("ingest", "own", "--mapping", "map.yaml", "--dry-run", "--json").stdout)
+    assert planned["files"][0]["kept"] > 0
+    first = json.loads(call("ingest", "own", "--mapping", "map.yaml", "--json").stdout)
+    assert (first["read"], first["kept"] > 0) == (1, True)
+    for args in (("own", "--mapping", "map.yaml"), ("own",)):
+        again = json.loads(call("ingest", *args, "--json").stdout)
+        assert (again["read"], again["kept"]) == (0, first["kept"])
+    (project / "map.yaml").write_text("nonsense: [")
+    broken = call("ingest", "own", "--mapping", "map.yaml")
+    assert broken.exit_code == 2
+    assert "map.yaml" in broken.stderr

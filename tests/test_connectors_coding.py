@@ -14,11 +14,13 @@ from conftest import ROOT, SHARED
 from logforge.connectors import get
 from logforge.connectors.base import Source, look
 from logforge.connectors.builder import episode_id
+from logforge.connectors.identity import instance_task, issue_in, task_group
 from logforge.connectors.text_calls import execute_calls, fenced, function_calls
 from logforge.schemas.episode import Episode, Reject
 
 DATA = Path(__file__).parent / "data" / "connectors"
 LOGS = SHARED / "logs"
+PRAISE = "Task completed successfully."
 FORMATS = ("adp_raw", "adp_std", "mini_swe_agent", "openhands_events", "openhands_output")
 NAMES = (*FORMATS, "atif")
 
@@ -227,7 +229,7 @@ def test_a_torn_openhands_trajectory_keeps_its_events(tmp_path):
 
 def test_mini_swe_agent_commands_in_fences():
     (episode,) = episodes(fixture("mini_swe_agent", "github_issue.traj.json"))
-    assert [s.action for s in episode.steps][:5] == ["cat", "ls", "ls", "cat", "sed"]
+    assert [s.action for s in episode.steps] == ["bash"] * 9 + ["submit"]
     assert Counter(s.result_status for s in episode.steps) == {"ok": 8, "error": 2}
     assert episode.steps[0].error_class == "not_found"
     assert episode.steps[-1].result.startswith("diff --git")
@@ -253,9 +255,30 @@ def test_mini_swe_agent_tool_calls_and_limits():
 def test_mini_swe_agent_refused_turns_and_timeouts():
     (episode,) = episodes(fixture("mini_swe_agent", "refused.traj.json"))
     assert roles(episode) == "suauatat"
-    assert [(s.action, s.result_status) for s in episode.steps] == [("cat", "timeout"), ("echo", "ok")]
+    assert [(s.action, s.result_status) for s in episode.steps] == [("bash", "timeout"), ("submit", "ok")]
     assert json.loads(episode.steps[0].arguments) == {"command": "cat <<'EOF' > a.md\n# A\nEOF"}
     assert episode.ending == "terminal"
+
+
+@pytest.mark.parametrize(
+    ("command", "action", "ending"),
+    [
+        ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "submit", "terminal"),
+        ("git add -A &&\necho 'MINI_SWE_AGENT_FINAL_OUTPUT'", "submit", "terminal"),
+        ("grep -r COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT .", "bash", "truncated"),
+        ("submit", "bash", "truncated"),
+        ("open a.py", "bash", "truncated"),
+    ],
+)
+@pytest.mark.parametrize("is_call", [True, False])
+def test_mini_swe_agent_has_one_shell_and_a_submission(tmp_path, command, action, ending, is_call):
+    call = {"id": "c", "function": {"name": "bash", "arguments": json.dumps({"command": command})}}
+    turn = {"tool_calls": [call]} if is_call else {"content": f"```mswea_bash_command\n{command}\n```"}
+    messages = [{"role": "user", "content": "Go"}, {"role": "assistant"} | turn]
+    row = {"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": messages}
+    (episode,) = episodes(read(written(tmp_path, row), "mini_swe_agent"))
+    assert [(s.action, json.loads(s.arguments)) for s in episode.steps] == [(action, {"command": command})]
+    assert episode.ending == ending
 
 
 def test_a_bare_list_cut_off_is_truncated(tmp_path):
@@ -304,7 +327,7 @@ def test_swe_smith_tags_are_calls():
 def test_codeact_blocks_answers_and_wrong_answers():
     (episode,) = episodes(fixture("adp_raw", "codeact.json"))
     assert [(s.action, s.result_status) for s in episode.steps] == [
-        ("execute", "ok"),
+        ("python", "ok"),
         ("respond", None),
         ("respond", None),
     ]
@@ -340,7 +363,7 @@ def test_adp_std_pairs_a_result_with_the_action_before_it():
     assert [(s.action, s.result, s.result_status) for s in calls(run)] == [
         ("bash", "a.py", "ok"),
         ("find_file", "Error: not found", "error"),
-        ("submit", "Your solution has been verified as correct. ", "ok"),
+        ("submit", None, "missing"),
     ]
     assert (run.messages[1].content, run.messages[1].thought) == (None, "Look around.")
     assert [(s.action, s.kind) for s in codeact.steps] == [
@@ -352,6 +375,33 @@ def test_adp_std_pairs_a_result_with_the_action_before_it():
     assert web.messages[2].thought == "The only button.\nBuy"
 
 
+def test_adp_std_what_the_converter_appended_to_a_submission_is_no_part_of_the_run(tmp_path):
+    run, codeact, *_ = episodes(fixture("adp_std", "std.json"))
+    assert [item["content"] for item in json.loads(run.metadata)["converter_end"]] == [
+        "Your solution has been verified as correct. ",
+        "<finish> I did it! </finish>",
+    ]
+    assert (run.messages[-1].role, run.steps[-1].action) == ("assistant", "submit")
+    assert "converter_end" not in json.loads(codeact.metadata)
+    item = {"class_": "text_observation", "content": "Fix it.", "source": "user"}
+    submit = {"class_": "api_action", "function": "submit", "kwargs": {}}
+    say = {"class_": "message_action", "content": "<finish> Done. </finish>"}
+    rows = [
+        {"id": "a", "content": [item, submit, item | {"content": "diff --git"}, say]},
+        {"id": "b", "content": [item, submit, say]},
+        {"id": "c", "content": [item, submit | {"function": "ls"}, item | {"content": PRAISE}, say]},
+        {"id": "d", "content": [item, submit, say | {"content": "I hope that helps."}]},
+    ]
+    diff, bare, other, word = episodes(read(written(tmp_path, rows), "adp_std"))
+    assert [(s.action, s.result) for s in diff.steps] == [("submit", "diff --git")]
+    assert [(s.action, s.result) for s in bare.steps] == [("submit", None)]
+    assert [(s.action, s.result) for s in other.steps] == [("ls", PRAISE), ("respond", None)]
+    assert [s.action for s in word.steps] == ["submit", "respond"]
+    assert [(e.ending, e.ending_reason) for e in (diff, bare)] == [
+        ("terminal", "the last action is submit")
+    ] * 2
+
+
 def test_adp_std_has_no_reward_but_what_is_logged():
     run, codeact, web, _ = episodes(fixture("adp_std", "std.json"))
     assert (run.success, run.score, codeact.success) == (None, None, None)
@@ -359,6 +409,20 @@ def test_adp_std_has_no_reward_but_what_is_logged():
     assert (web.success, web.tools, web.ending) == (False, ["click", "stop"], "truncated")
     assert (run.ending_reason, codeact.ending_reason) == ("exit status: submitted", "the agent finished")
     assert (run.model, codeact.model, codeact.task_id) == ("model-c", "model-e", "reasoning/maths/7")
+
+
+def test_adp_std_shell_and_python_are_named_as_elsewhere(tmp_path):
+    said = {"class_": "text_observation", "content": "Go"}
+    code = [
+        {"class_": "code_action", "language": x, "content": "ls"} for x in ("bash", "sh", "python", "sql")
+    ]
+    (episode,) = episodes(read(written(tmp_path, [{"id": "a", "content": [said, *code]}]), "adp_std"))
+    assert [(s.action, json.loads(s.arguments)) for s in episode.steps] == [
+        ("bash", {"command": "ls"}),
+        ("bash", {"command": "ls"}),
+        ("python", {"code": "ls"}),
+        ("sql", {"code": "ls"}),
+    ]
 
 
 def test_adp_std_items_that_are_none_are_set_aside_alone():
@@ -549,6 +613,74 @@ def test_every_atif_version_is_claimed(tmp_path, version):
     assert claims(written(tmp_path, row | {"steps": steps})) == ["atif"]
 
 
+# --- one run, several formats -------------------------------------------------------------------------------------
+
+ISSUE = "It fails\n\n    with a trace."
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        f"We solve an issue.\nISSUE:\n{ISSUE}\n\nINSTRUCTIONS:\nGo on.",
+        f"<uploaded_files>\n/a\n</uploaded_files>\n<pr_description>\n{ISSUE}\n</pr_description>\nRead the <pr_description>.",
+        f"<issue_description>\n{ISSUE}\n</issue_description>",
+        f"<pr_description>\nConsider the following PR description:\n{ISSUE}\n</pr_description>",
+        f"Please solve this issue: {ISSUE}\n\nYou can execute bash commands and edit files.",
+        f"Task:\n{ISSUE}",
+        f"{ISSUE}\n\nYou have 5 chances to interact with the environment or propose a solution.",
+    ],
+)
+def test_a_task_has_one_group_whatever_stands_around_it(task):
+    assert task_group(task) == task_group(ISSUE)
+
+
+def test_tasks_that_differ_or_are_none_share_no_group():
+    assert task_group("Fix a") != task_group("Fix b")
+    assert [task_group(nothing) for nothing in (None, "", " \n")] == [None] * 3
+    assert [issue_in(task) for task in ("hi", None, "the <pr_description> says")] == [None] * 3
+
+
+def test_every_format_gives_a_run_the_same_group(tmp_path, conversation):
+    user = f"ISSUE:\n{ISSUE}\n\nINSTRUCTIONS:\nGo."
+    said, fence = {"role": "user", "content": user}, "```mswea_bash_command\nls\n```"
+    step = {"action": "ls\n", "observation": "a", "response": "x", "thought": "y"}
+    event = {"id": 0, "source": "user", "timestamp": "2025-01-01T00:00:00", "action": "message"}
+    row = conversation("a")
+    row["messages"][0] = said
+    rows = {
+        "swe_agent_traj": {"history": [said], "trajectory": [step], "info": {}},
+        "mini_swe_agent": [said, {"role": "assistant", "content": fence}],
+        "adp_raw": [{"trajectory": [{"role": "user", "text": user}], "target": True}],
+        "adp_std": [{"id": "a", "content": [{"class_": "text_observation", "content": user}]}],
+        "openhands_events": [event | {"args": {"content": user}}],
+        "openhands_output": {"instance_id": "a", "history": [event | {"args": {"content": user}}]},
+        "openai_messages": [row],
+    }
+    groups = {name: episodes(read(written(tmp_path, rows[name]), name))[0].group_id for name in rows}
+    assert groups == dict.fromkeys(rows, task_group(ISSUE))
+
+
+def test_plain_conversations_share_no_group(tmp_path, conversation):
+    assert episodes(read(written(tmp_path, [conversation("a")]), "openai_messages"))[0].group_id is None
+
+
+@pytest.mark.parametrize(
+    ("instance", "task"),
+    [
+        ("python__mypy-15976_0", "python__mypy-15976"),
+        ("owner__repo-12_34", "owner__repo-12"),
+        ("owner__repo-12", "owner__repo-12"),
+        ("o__r.abc.func_pm__fq_7", "o__r.abc.func_pm__fq_7"),
+        ("case-1_2", "case-1_2"),
+        (None, None),
+    ],
+)
+def test_the_number_of_a_run_is_no_part_of_its_task(tmp_path, conversation, instance, task):
+    assert instance_task(instance) == task
+    row = conversation("a") | {"instance_id": instance, "task_id": None}
+    assert episodes(read(written(tmp_path, [row]), "openai_messages"))[0].task_id == task
+
+
 # --- telling them apart -------------------------------------------------------------------------------------------
 
 
@@ -608,7 +740,7 @@ def test_tags_in_text():
         ("b", {}, "here"),
     ]
     (code,) = execute_calls("say <execute>\nprint(1)\n</execute>", "here")
-    assert (code.name, code.arguments) == ("execute", {"code": "print(1)"})
+    assert (code.name, code.arguments) == ("python", {"code": "print(1)"})
 
 
 # --- counts on the real files -------------------------------------------------------------------------------------
@@ -624,6 +756,8 @@ DIFFERENCES = {
         "adp_raw",
         "tool_results",
     ): "any message after a call is its result; one after a turn without a call is not",
+    ("adp_std", "messages"): "what the converter appended to a submission is no part of the run",
+    ("adp_std", "tool_results"): "what the converter appended to a submission is no part of the run",
     ("openhands_output", "messages"): "two events per run that fetch context are no messages",
 }
 """Why a count differs from the independent one; docs/formats/coding.md has the same words."""
@@ -663,6 +797,9 @@ def adjust(counts: Counter[str], path: Path) -> None:
         counts["messages"] -= sum(
             "recall" in (e.get("action"), e.get("observation")) for r in rows for e in r["history"]
         )
+    elif path.name.startswith(("nebius", "swe-smith")) and path.parent.name == "adp_std":
+        counts["messages"] -= 2 * counts["episodes"]
+        counts["tool_results"] -= counts["episodes"]
     elif path.name.startswith("androidcontrol.sample_raw"):
         rows = json.loads(path.read_text("utf-8"))
         counts["messages"] = sum(2 + 2 * len(row["actions"]) for row in rows)

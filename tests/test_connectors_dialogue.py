@@ -125,7 +125,7 @@ def test_one_tool_message_answers_several_calls():
     )
     assert (unanswered.ending, unanswered.ending_reason) == ("truncated", "last call is unanswered")
     assert {s.result_status for s in unanswered.steps} == {"missing"}
-    assert [s.kind for s in plain.steps] == ["respond"]
+    assert [s.kind for s in plain.steps] == ["clarify"]
     assert single.steps[0].result == single.messages[3].content
     assert named.steps[0].result
     assert all(m.thought for e in (three, plain) for m in e.messages if m.role == "assistant")

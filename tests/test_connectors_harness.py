@@ -19,6 +19,7 @@ from logforge.connectors import detect, get
 from logforge.connectors.base import Source
 from logforge.connectors.inspect_log import InspectEval
 from logforge.connectors.inspect_sample import first_score
+from logforge.discover import judge
 from logforge.schemas.episode import Episode, Reject, Skip
 
 DATA = Path(__file__).parent / "data" / "connectors"
@@ -136,6 +137,7 @@ def test_tau2_what_cannot_be_read_is_set_aside_alone():
     (voice,) = [r for r in rejects(readings) if r.level == "record"]
     assert voice.locator == "log#/simulations/5"
     assert "voice" in voice.reason
+    assert voice.rule == "unsupported_shape"
     parts = [(r.rule, r.locator) for r in rejects(readings) if r.level == "part"]
     assert parts == [
         ("orphan_result", "log#/simulations/6/messages/2/tool_messages/0"),
@@ -223,7 +225,8 @@ def test_agentdojo_without_ids_results_come_in_the_calls_order():
     assert len(episode.steps) == 4
     assert all(s.result_status == "ok" for s in episode.steps if s.kind == "tool")
     assert (episode.success, episode.ending, episode.task_id) == (True, "terminal", "slack/user_task_1")
-    assert (episode.policy_id, episode.model) == ("ground-truth-gpt-4o-2024-05-13", None)
+    assert (episode.policy_id, episode.model) == ("script:ground-truth", None)
+    assert episode.source_kind == "synthetic"
     assert facts(episode)["attack_succeeded"] is False
 
 
@@ -656,5 +659,14 @@ def test_the_eleven_results_without_a_call_are_eleven_quarantined_parts():
 
 @shared
 def test_voice_simulations_are_not_claimed():
-    claims = detect(LOGS / "unsupported" / "tau2_voice_ticks.json")
-    assert not {claim.connector.name for claim in claims} & set(FORMATS)
+    path = LOGS / "unsupported" / "tau2_voice_ticks.json"
+    assert detect(path) == []
+    verdict = judge(path)
+    assert (verdict.quarantined, verdict.rule) == (True, "unsupported_shape")
+
+
+def test_a_voice_simulation_is_refused_in_words_that_say_what_it_is(tmp_path):
+    verdict = judge(write(tmp_path / "x.json", LOOK_ALIKES["voice"]))
+    assert (verdict.quarantined, verdict.rule) == (True, "unsupported_shape")
+    assert "voice simulation" in verdict.reason
+    assert judge(write(tmp_path / "y.json", {"ticks": [1]})).rule == "unknown_shape"

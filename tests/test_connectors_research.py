@@ -721,6 +721,44 @@ def test_giving_up_is_an_end(tmp_path):
     assert (episode.success, len(episode.steps), episode.policy_id) == (False, 1, None)
 
 
+def finish() -> dict[str, Any]:
+    return {"role": "assistant", "content": None, "function_call": {"name": "Finish", "arguments": "{}"}}
+
+
+def test_only_finish_reaches_the_user_of_toolbench(tmp_path):
+    call = {"name": "f", "arguments": "{}"}
+    chain = [
+        {"role": "user", "content": "\ndo it\nBegin!\n"},
+        {"role": "assistant", "content": "First I look."},
+        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "function", "name": "f", "content": "1"},
+        {"role": "assistant", "content": "It is 1."},
+        {"role": "assistant", "content": "Done."},
+        finish(),
+    ]
+    answer = {"train_messages": [chain], "query": "do it"}
+    episode = one(put(tmp_path / "x.json", FAILED | {"answer_generation": answer}), "toolbench_dfs")
+    assert [m.content for m in episode.messages] == [m["content"] for m in chain]
+    assert [(s.action, s.position) for s in episode.steps] == [("respond", 1), ("f", 2), ("Finish", 6)]
+    assert (episode.task, episode.messages[0].content) == ("do it", "\ndo it\nBegin!\n")
+
+
+@pytest.mark.parametrize(
+    ("after", "actions"),
+    [
+        ([], ["respond"]),
+        ([{"role": "user", "content": "Try again."}, finish()], ["respond", "Finish"]),
+        (["no message", finish()], ["respond", "Finish"]),
+    ],
+)
+def test_a_text_that_finish_does_not_follow_is_a_decision(tmp_path, after, actions):
+    chain = [{"role": "user", "content": "do it"}, {"role": "assistant", "content": "It is 1."}, *after]
+    answer = {"train_messages": [chain], "query": "do it"}
+    path = put(tmp_path / "x.json", FAILED | {"answer_generation": answer})
+    (episode,) = episodes(read(path, "toolbench_dfs"))
+    assert [s.action for s in episode.steps] == actions
+
+
 # --- ToolEval -------------------------------------------------------------------------------------------------------
 
 

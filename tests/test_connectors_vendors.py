@@ -200,6 +200,19 @@ def test_codex_sub_agents_forks_and_aborts():
     assert counted(readings) == 23
 
 
+def test_codex_a_call_that_lost_its_arguments_is_invalid(tmp_path):
+    bare = {key: value for key, value in call("a").items() if key != "arguments"}
+    custom = {"type": "custom_tool_call", "name": "patch", "call_id": "b"}
+    search = {"type": "web_search_call"}
+    episode = codex_episode(tmp_path, bare, custom, search, call("c", arguments=""))
+    assert [(s.arguments, s.arguments_status) for s in episode.steps] == [
+        ("", "invalid"),
+        ("", "invalid"),
+        ("{}", "ok"),
+        ("{}", "ok"),
+    ]
+
+
 GO, DONE = {"type": "task_started"}, {"type": "task_complete", "last_agent_message": None}
 
 
@@ -282,7 +295,7 @@ def test_gemini_lines_that_are_written_again_replace_each_other():
         ("read", '{"path":"b"}', None),
         ("read", '{"path":"a"}', "not found"),
     ]
-    assert [s.result_status for s in episode.steps[:3]] == ["ok", "missing", "error"]
+    assert [s.result_status for s in episode.steps[:3]] == ["ok", "refused", "error"]
     assert usage(episode) == [(20, 7), (None, None)]
     assert (episode.messages[1].thought, episode.model) == ("Plan\nuse ls", "gemini-x")
     assert Duplicate(records=1) in readings
@@ -325,6 +338,15 @@ def gemini(tmp_path: Path, *messages: dict[str, Any], **header: Any) -> Episode:
 )
 def test_gemini_endings(tmp_path, message, ending, reason):
     assert end(gemini(tmp_path, {"type": "user", "content": "Go"}, message)) == (ending, reason)
+
+
+def test_gemini_a_call_without_a_result_has_its_own_state(tmp_path):
+    states = ("error", "cancelled", "success", "executing")
+    listed = [{"name": "ls", "status": state} for state in states]
+    message = {"type": "gemini", "content": "", "toolCalls": [*listed, {"name": "ls"}]}
+    episode = gemini(tmp_path, {"type": "user", "content": "Go"}, message)
+    assert [s.result_status for s in episode.steps] == ["error", "refused", "ok", "missing", "missing"]
+    assert {s.result for s in episode.steps} == {None}
 
 
 def test_gemini_sub_agents_name_their_parent(tmp_path):

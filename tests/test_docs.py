@@ -23,7 +23,7 @@ from conftest import ROOT, SAMPLES
 from logforge.cli import main
 from logforge.rewards import parse_spec
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), SAMPLES / "README.md"]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), SAMPLES / "README.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BIN = Path(sys.executable).parent
 

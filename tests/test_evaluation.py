@@ -174,8 +174,8 @@ def test_a_collapsed_policy_is_called_so(better):
 def test_too_few_episodes_cannot_be_estimated(tmp_path):
     report = evaluate(made_run(tmp_path, test_part=chain.walk(3, 0.4, 2), cql=AHEAD, bc=AHEAD), **FAST)
     assert report.verdict.better is None
-    assert "cql cannot be compared with cloning: only 3 held-out episodes, 5 are needed" in text_of(report)
-    assert "value of logged: only 3 complete episodes, 5 are needed" in text_of(report)
+    assert "cql cannot be compared with cloning: only 3 independent held-out episodes" in text_of(report)
+    assert "value of logged: only 3 independent complete episodes, 5 are needed" in text_of(report)
     assert all(row.value.value is None and row.value.reason for row in report.rows)
     assert row_of(report, "cql").like_bc == 1
 

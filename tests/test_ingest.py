@@ -319,6 +319,7 @@ BAD = {
     "empty.jsonl": (b"", "empty_file", 0),
     "shape.json": (b'{"foo": 1, "bar": [2]}', "unknown_shape", 0),
     "null.json": (b"[null]", "unknown_shape", 0),
+    "voice.json": (b'{"id": "a", "task_id": "1", "ticks": [{}]}', "unsupported_shape", 0),
     "blank.jsonl": (b"\n\n  \n", "empty_file", 0),
 }
 
@@ -397,3 +398,18 @@ def test_a_file_that_is_no_store_is_refused(tmp_path):
         Store(tmp_path / "s.duckdb")
     with pytest.raises(StoreError, match="logforge ingest"):
         Store(tmp_path / "none.duckdb", read_only=True)
+
+
+@pytest.mark.parametrize("order", [("early", "late"), ("late", "early")])
+def test_the_longer_of_two_states_of_a_session_is_kept(store, tmp_path, order):
+    line = {"sessionId": "5c0375b4-57a5-4f26-b12d-d022ee4e51b7", "timestamp": "2026-01-01T00:00:00Z"}
+    said = [
+        {**line, "uuid": str(n), "type": role, "message": {"role": role, "content": f"text {n}"}}
+        for n, role in enumerate(["user", "assistant", "user", "assistant"])
+    ]
+    for name, rows in (("early", said[:2]), ("late", said)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in order:
+        ingest(store, [tmp_path / f"{name}.jsonl"])
+    assert store.con.sql("SELECT count(*) FROM messages").fetchall() == [(4,)]
+    assert_conserved(store)

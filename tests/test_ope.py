@@ -79,11 +79,11 @@ def test_equal_seeds_give_equal_values_and_pair_the_policies(mixed):
 
 
 def test_members_differ_by_their_resamples():
-    counts = ope.resamples(6, 20, 0)
+    counts = ope.resamples(np.arange(6), 20, 0)
     assert counts.shape == (20, 6)
     assert (counts.sum(axis=1) == 6).all()
     assert len({tuple(row) for row in counts}) > 10
-    assert (counts == ope.resamples(6, 20, 0)).all()
+    assert (counts == ope.resamples(np.arange(6), 20, 0)).all()
 
 
 def test_choices_after_an_end_are_not_looked_at_and_others_must_be_actions(mixed):
@@ -104,11 +104,13 @@ def test_choices_after_an_end_are_not_looked_at_and_others_must_be_actions(mixed
 
 
 def test_too_little_is_refused():
-    assert ope.refusal(chain.walk(4, 1.0)) == "only 4 held-out episodes, 5 are needed"
+    assert (
+        ope.refusal(chain.walk(4, 1.0)) == "only 4 independent held-out episodes (split groups), 5 are needed"
+    )
     assert ope.refusal(chain.walk(5, 1.0)) == ""
     assert ope.refusal(chain.walk(5, 1.0, limit=3)) == "no held-out episode is complete"
     few = chain.walk(4, 1.0)
-    with pytest.raises(UsageError, match="only 4 held-out episodes"):
+    with pytest.raises(UsageError, match="only 4 independent held-out episodes"):
         fit(few, always(few, FORWARD))
 
 
@@ -186,7 +188,7 @@ def test_a_bootstrap_mean_weighs_episodes_by_their_decisions():
     assert 0 <= found.low < found.value < found.high <= 1
     assert ope.bootstrap_mean(values, episodes) == found
     assert ope.bootstrap_mean(np.full(9, 2.0)) == (2, 2, 2, "")
-    assert ope.bootstrap_mean(values[:4]).reason == "only 4 episodes, 5 are needed"
+    assert ope.bootstrap_mean(values[:4]).reason == "only 4 independent episodes, 5 are needed"
     assert ope.bootstrap_mean(np.zeros(0), np.zeros(0, int)).value is None
 
 
@@ -205,3 +207,31 @@ def test_the_chain_used_here_is_the_one_of_the_docs():
     assert chain.true_value(0) == pytest.approx(-10)
     assert held.returns[held.episode_offsets[:-1]].mean() == pytest.approx(chain.true_value(0.25), abs=0.3)
     assert set(held.actions) == set(ALLOWED)
+
+
+def test_groups_are_drawn_whole():
+    counts = ope.resamples(np.array([7, 7, 2, 2, 2, 9]), 50, 0)
+    assert (counts[:, 0] == counts[:, 1]).all()
+    assert (counts[:, 2] == counts[:, 4]).all()
+    assert (counts[:, [0, 2, 5]].sum(axis=1) == 3).all()
+
+
+def test_the_interval_of_a_few_members_holds_the_truth_as_often_as_it_says():
+    """Means of 40 normal values, 20 bootstrap members each: percentiles would hold 0 in 86 % of cases."""
+    rng = np.random.default_rng(0)
+    held = above = 0
+    for seed in range(400):
+        values = rng.normal(size=40)
+        counts = ope.resamples(np.arange(40), 20, seed)
+        found = ope.interval((counts @ values) / 40)
+        held += found.low <= 0 <= found.high
+        above += found.low > 0
+    assert held >= 0.91 * 400
+    assert above <= 0.05 * 400
+
+
+def test_correlated_trials_widen_the_interval():
+    rng = np.random.default_rng(1)
+    values = np.repeat(rng.normal(size=12), 5)
+    alone, grouped = ope.bootstrap_mean(values), ope.bootstrap_mean(values, np.repeat(np.arange(12), 5))
+    assert grouped.high - grouped.low > 1.8 * (alone.high - alone.low)

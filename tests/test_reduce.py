@@ -97,9 +97,14 @@ def test_files_that_are_no_reduction_are_refused(tmp_path: Path) -> None:
 
 
 def test_too_little_to_fit_on_and_wrong_sizes_are_refused() -> None:
-    with pytest.raises(UsageError, match="at least two texts, the train split has 1"):
-        fit_pca(made_vectors(1), 4)
     with pytest.raises(UsageError, match="text size 0"):
         fit_pca(made_vectors(), 0)
     with pytest.raises(Mismatch, match="expected 12, found 5"):
         fit_pca(made_vectors(), 4).apply(made_vectors(3, 5))
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_one_text_or_none_gives_a_reduction_that_says_nothing(rows: int) -> None:
+    pca = fit_pca(made_vectors(rows), 4)
+    assert pca.size == 1
+    assert not pca.apply(made_vectors(3)).any()

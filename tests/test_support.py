@@ -53,3 +53,17 @@ def test_one_train_episode_has_no_other_to_measure_a_radius_with():
     found = similar_actions(train, placed([0, 0.5], [0, 0], [2]))
     assert found.radius == 0
     assert [list(row[row >= 0]) for row in found.actions] == [[0], []]
+
+
+def test_augmented_copies_and_siblings_of_a_group_do_not_shrink_the_radius():
+    """A twin lies where its parent lies, and trials of one task lie together; held-out episodes have neither in train."""
+    plain = placed([0, 1, 2, 3], [0, 1, 2, 3], [1] * 4)
+    with_twins = placed([0, 0.01, 1, 1.01, 2, 2.01, 3, 3.01], [0, 0, 1, 1, 2, 2, 3, 3], [1] * 8)
+    held = placed([0.4], [0], [1])
+    groups = np.repeat(np.arange(4, dtype=np.int32), 2)
+    siblings = replace(with_twins, groups=groups)
+    twins = replace(siblings, augmented=np.arange(8) % 2 == 1)
+    assert similar_actions(plain, held).radius == pytest.approx(1)
+    assert similar_actions(siblings, held).radius == pytest.approx(1, abs=0.02)
+    assert similar_actions(twins, held).radius == pytest.approx(1)
+    assert (similar_actions(twins, held).actions == similar_actions(plain, held).actions).all()

@@ -1,0 +1,164 @@
+"""Reads the fields of one record: remembers which of its values were read, and sets aside those that cannot be.
+
+What nothing read is the record's rest, which becomes the episode's metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from logforge.connectors.attributes import number_of
+from logforge.connectors.base import excerpt
+from logforge.connectors.content import text_or_none
+from logforge.connectors.mapping_paths import Spot, Trail
+from logforge.connectors.mapping_spec import Expression
+from logforge.connectors.mapping_values import count_in, failed_in, micros_in, text_in, truth_in
+from logforge.connectors.said import inside
+from logforge.schemas.episode import Reject
+
+_T = TypeVar("_T")
+_HERE = object()
+
+
+@dataclass
+class FieldReader:
+    """Reads fields of one record as text, numbers, times and flags."""
+
+    record: Spot
+    unit: str | None = None
+    start: int | None = None
+    """The run's start, which relative times count from."""
+    read: set[Trail] = field(default_factory=set)
+    _bad: dict[tuple[str, str], Reject] = field(default_factory=dict)
+
+    @property
+    def bad(self) -> list[Reject]:
+        """The values that could not be read, each once."""
+        return list(self._bad.values())
+
+    def find(self, wanted: Expression | None, here: Spot | None = None) -> Spot | None:
+        """Where a field's value stands. Looking does not count as reading, but for null, which says nothing."""
+        if wanted is None:
+            return None
+        here, found = here or self.record, None
+        for spot in wanted.candidates(here, self.record):
+            if spot.value is not None:
+                found = spot
+                break
+            self.read.add(spot.trail)
+        return wanted.means(found, here)
+
+    def take(self, found: Spot | None) -> Any:
+        """A value as it is; it was read."""
+        if found is None:
+            return None
+        self.read.add(found.trail)
+        return found.value
+
+    def text(self, wanted: Expression | None, here: Spot | None = None) -> str | None:
+        """A field as text."""
+        return text_in(self.take(self.find(wanted, here)))
+
+    def word(self, wanted: Expression | None, here: Spot | None = None) -> str | None:
+        """A scalar as text: an id, a name."""
+        return self._typed(wanted, here, text_or_none, "neither text nor a number")
+
+    def one_of(
+        self, wanted: Expression | None, words: tuple[str, ...], here: Spot | None = None
+    ) -> str | None:
+        """One of these words."""
+
+        def known(value: Any) -> str | None:
+            return value if value in words else None
+
+        return self._typed(wanted, here, known, f"none of {', '.join(words)}")
+
+    def number(self, wanted: Expression | None, here: Spot | None = None) -> float | None:
+        """A finite number."""
+        return self._typed(wanted, here, number_of, "no number")
+
+    def count(self, wanted: Expression | None, here: Spot | None = None) -> int | None:
+        """A whole number, not negative."""
+        return self._typed(wanted, here, count_in, "no count")
+
+    def truth(self, wanted: Expression | None, here: Spot | None = None) -> bool | None:
+        """True or false."""
+        return self._typed(wanted, here, truth_in, "none of true, false, yes, no, 1, 0")
+
+    def failed(self, wanted: Expression | None, here: Spot | None = None) -> bool | None:
+        """A flag or an error's text."""
+        found = self.find(wanted, here)
+        return failed_in(self.take(found)) if found is not None else None
+
+    def time(self, wanted: Expression | None, here: Spot | None = None) -> int | None:
+        """A time as microseconds since 1970. A relative one that has no start to count from is not read."""
+        found = self.find(wanted, here)
+        if self.unit == "relative" and self.start is None and found and number_of(found.value) is not None:
+            self.read.discard(found.trail)  # `order` may have read it, but only to sort
+            return None
+        what = f"no time between 1990 and 2100 (time_unit {self.unit or 'not given'})"
+        return self._typed(wanted, here, lambda value: micros_in(value, self.unit, self.start), what)
+
+    def begin(self, wanted: Expression | None) -> None:
+        """Read the run's start, which is never relative itself."""
+        unit = None if self.unit == "relative" else self.unit
+        what = f"no time between 1990 and 2100 (time_unit {self.unit or 'not given'})"
+        self.start = self._typed(wanted, None, lambda value: micros_in(value, unit), what)
+
+    def _typed(
+        self, wanted: Expression | None, here: Spot | None, convert: Callable[[Any], _T | None], what: str
+    ) -> _T | None:
+        found = self.find(wanted, here)
+        if found is None or wanted is None:
+            return None
+        blank = isinstance(found.value, str) and not found.value.strip()
+        value = None if blank else convert(found.value)
+        if value is not None or blank:
+            self.read.add(found.trail)
+            return value
+        self.read.discard(found.trail)
+        text = excerpt(found.value)
+        self._bad[wanted.name, found.locator] = Reject(
+            level="part",
+            locator=found.locator,
+            reason=f"{wanted.name}: {what}",
+            rule="bad_value",
+            detail=text[:200],
+            excerpt=text,
+        )
+        return None
+
+    def rest(self) -> Any:
+        """What was not read; None when all was."""
+        return without(self.record.value, self.read)
+
+
+def without(value: Any, trails: Iterable[Trail]) -> Any:
+    """A value without what the trails lead to. An object left empty goes; in a list null keeps the others' places."""
+    tree: dict[Any, Any] = {}
+    for trail in trails:
+        node = tree
+        for token in trail:
+            node = node.setdefault(token, {})
+        node[_HERE] = {}
+    kept = _without(value, tree)
+    return None if kept is _HERE else kept
+
+
+def _without(value: Any, tree: dict[Any, Any]) -> Any:
+    if _HERE in tree:
+        return _HERE
+    held, _ = inside(value, str)
+    if isinstance(held, dict) and not held.keys().isdisjoint(tree):
+        pairs = {key: _without(item, tree[key]) if key in tree else item for key, item in held.items()}
+        return {key: item for key, item in pairs.items() if item is not _HERE} or _HERE
+    if isinstance(held, list) and any(index in tree for index in range(len(held))):
+        items = [_without(item, tree[index]) if index in tree else item for index, item in enumerate(held)]
+        return (
+            _HERE
+            if all(item is _HERE for item in items)
+            else [None if item is _HERE else item for item in items]
+        )
+    return value

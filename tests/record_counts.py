@@ -1,0 +1,72 @@
+"""How many records a file of a format holds, counted without its connector."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from logforge.connectors import detect
+from logforge.connectors.base import Source
+from logforge.schemas.episode import Reject
+from logforge.testing import count_json_records
+
+LISTS = {"claude_code": "loglines", "inspect_json": "samples", "tau2_bench": "simulations"}
+"""Formats whose records are the elements of a list in the document."""
+KEYED = ("intercode", "intercode_human", "tooleval")
+"""Formats whose documents are objects of records by their id."""
+BEGINS = {"react_text": (b"Question:", b"Entering new AgentExecutor"), "reflexion_text": (b"Question:",)}
+"""Formats in plain text, with what a record begins with."""
+
+
+def count_records(name: str) -> Callable[[Path], int]:
+    """A count for the files of a format."""
+    if name == "inspect_eval":
+        return _samples
+    if name in BEGINS:
+        return lambda path: _beginnings(path, BEGINS[name])
+    if name in KEYED or name in LISTS or name == "otlp":
+        return lambda path: sum(_records_in(row, name) for _, row in Source(path, "").records())
+    return count_json_records
+
+
+def records_of(path: Path) -> int:
+    """The records of a file, counted as the format that claims it does."""
+    return count_records(detect(path)[0].connector.name)(path)
+
+
+def _samples(path: Path) -> int:
+    with zipfile.ZipFile(path) as archive:
+        return sum(name.startswith("samples/") for name in archive.namelist())
+
+
+def _beginnings(path: Path, marks: tuple[bytes, ...]) -> int:
+    return sum(any(mark in line for mark in marks) for line in path.read_bytes().split(b"\n"))
+
+
+def _records_in(row: Any, name: str) -> int:
+    """A document without its list, or with an empty one, is one record."""
+    if isinstance(row, Reject) or not isinstance(row, dict):
+        return 1
+    if name == "otlp":
+        return _spans(row)
+    if name in KEYED:
+        return len(row) or 1
+    listed = row.get(LISTS[name])
+    if name == "claude_code":
+        return len(listed) if isinstance(listed, list) and "type" not in row else 1
+    return len(listed) or 1 if isinstance(listed, list) else 1
+
+
+def _spans(row: dict[str, Any]) -> int:
+    batches = row.get("resourceSpans", row.get("resource_spans"))
+    if not isinstance(batches, list):
+        return 1
+    scopes = [scope for batch in batches for scope in _first(batch, "scopeSpans", "scope_spans")]
+    return sum(len(_first(scope, "spans")) for scope in scopes) or 1
+
+
+def _first(value: Any, *names: str) -> list[Any]:
+    found = [value[name] for name in names if isinstance(value, dict) and isinstance(value.get(name), list)]
+    return found[0] if found else []

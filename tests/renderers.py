@@ -1,0 +1,428 @@
+"""Talks between a user, an agent and its tools, written in the shapes of other people's logs.
+
+Each renderer gives what a file of its shape would hold; tests/test_round_trips.py reads it back. `Shape` says what a shape
+cannot hold, so that no talk is made that it would lose.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from logforge.connectors.outcome import asks_user
+
+
+@dataclass(frozen=True)
+class Said:
+    """A text of the system or the user."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Act:
+    """A call: its id, the tool, its arguments, and its answer (None: none was logged)."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    answer: str | None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn of the agent. The answers come in the order of `answered` (indices of its calls)."""
+
+    text: str | None
+    thought: str | None
+    acts: tuple[Act, ...]
+    answered: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A whole conversation with its outcome (None: unknown)."""
+
+    name: str
+    entries: tuple[Said | Turn, ...]
+    success: bool | None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A shape that talks can be written in, and what it can hold."""
+
+    format: str
+    suffix: str
+    render: Callable[[list[Talk], random.Random], bytes]
+    system: bool = True
+    thoughts: bool = True
+    parallel: bool = True
+    ids: bool = True
+    text_with_calls: bool = True
+    unanswered: bool = True
+    one_talk: bool = False
+    ends_with_agent: bool = False
+    speech: bool = True
+    users_later: bool = True
+    flags_failure: bool = False
+    """The log says of every result whether it failed, so that its text does not decide."""
+    ending: Callable[[Talk], bool] = field(default=lambda talk: has_last_word(talk))
+    """Whether a talk ended for good, as the shape tells it."""
+
+
+def has_last_word(talk: Talk) -> bool:
+    """The agent spoke last and calls nothing."""
+    last = talk.entries[-1]
+    return isinstance(last, Turn) and not last.acts
+
+
+def ends_open(talk: Talk) -> bool:
+    """The last decision is a turn whose calls are not all answered."""
+    turns = [entry for entry in talk.entries if isinstance(entry, Turn)]
+    return bool(turns) and any(act.answer is None for act in turns[-1].acts)
+
+
+def lines(rows: list[Any]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+# --- OpenAI messages, and what is made of them ------------------------------------------------------------------------
+
+
+def openai_messages(talk: Talk) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for entry in talk.entries:
+        if isinstance(entry, Said):
+            found.append({"role": entry.role, "content": entry.text})
+            continue
+        message: dict[str, Any] = {"role": "assistant", "content": entry.text}
+        if entry.thought is not None:
+            message["reasoning_content"] = entry.thought
+        if entry.acts:
+            message["tool_calls"] = [openai_call(act) for act in entry.acts]
+        found.append(message)
+        for index in entry.answered:
+            act = entry.acts[index]
+            found.append({"role": "tool", "tool_call_id": act.call_id, "content": act.answer})
+    return found
+
+
+def openai_call(act: Act) -> dict[str, Any]:
+    function = {"name": act.name, "arguments": json.dumps(act.arguments, ensure_ascii=False)}
+    return {"id": act.call_id, "type": "function", "function": function}
+
+
+def openai_rows(talks: list[Talk]) -> list[dict[str, Any]]:
+    return [{"id": t.name, "messages": openai_messages(t), "success": t.success} for t in talks]
+
+
+def openai_lines(talks: list[Talk], chance: random.Random) -> bytes:
+    return lines(openai_rows(talks))
+
+
+def openai_array(talks: list[Talk], chance: random.Random) -> bytes:
+    return json.dumps(openai_rows(talks), indent=1).encode()
+
+
+def openai_text(talks: list[Talk], chance: random.Random) -> bytes:
+    return lines([row | {"messages": json.dumps(row["messages"])} for row in openai_rows(talks)])
+
+
+def session_lines(talks: list[Talk], chance: random.Random) -> bytes:
+    """A line for each message; the sessions are written at the same time."""
+    queues = [[{"session_id": talk.name, **message} for message in openai_messages(talk)] for talk in talks]
+    return lines(shuffled_together(queues, chance))
+
+
+def shuffled_together(queues: list[list[Any]], chance: random.Random) -> list[Any]:
+    rows = []
+    queues = [list(queue) for queue in queues if queue]
+    while queues:
+        queue = chance.choice(queues)
+        rows.append(queue.pop(0))
+        queues = [queue for queue in queues if queue]
+    return rows
+
+
+def tau_bench(talks: list[Talk], chance: random.Random) -> bytes:
+    rows = []
+    for number, talk in enumerate(talks):
+        reward = None if talk.success is None else float(talk.success)
+        info = {
+            "task": {"instruction": talk.name},
+            "reward_info": None if reward is None else {"reward": reward},
+        }
+        traj = openai_messages(talk)
+        rows.append({"task_id": number, "trial": 0, "reward": reward or 0.0, "info": info, "traj": traj})
+    return json.dumps(rows).encode()
+
+
+def trl_rows(talks: list[Talk], chance: random.Random) -> bytes:
+    """What stands before the first turn is the prompt, all that follows the completion."""
+    tools = [{"type": "function", "function": {"name": name}} for name in ("book", "find", "pay")]
+    rows = []
+    for talk in talks:
+        start = next(i for i, entry in enumerate(talk.entries) if isinstance(entry, Turn))
+        messages = openai_messages(talk)
+        rows.append({"prompt": messages[:start], "completion": messages[start:], "tools": tools})
+    return lines(rows)
+
+
+# --- coding agents ----------------------------------------------------------------------------------------------------
+
+
+def claude_lines(talks: list[Talk], chance: random.Random) -> bytes:
+    """A line for each content block of a message, and for each result; sessions are written at the same time."""
+    return lines(shuffled_together([claude_session(talk) for talk in talks], chance))
+
+
+def claude_session(talk: Talk) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+
+    def add(kind: str, **message: Any) -> None:
+        parent = rows[-1]["uuid"] if rows else None
+        same = {
+            "sessionId": talk.name,
+            "isSidechain": False,
+            "uuid": f"{talk.name}-{len(rows)}",
+            "parentUuid": parent,
+        }
+        rows.append({"type": kind, **same, "message": {"role": kind, **message}})
+
+    for number, entry in enumerate(talk.entries):
+        if isinstance(entry, Said):
+            add("user", content=entry.text)
+            continue
+        blocks = [{"type": "thinking", "thinking": entry.thought}] if entry.thought is not None else []
+        blocks += [{"type": "text", "text": entry.text}] if entry.text is not None else []
+        for act in entry.acts:
+            blocks.append({"type": "tool_use", "id": act.call_id, "name": act.name, "input": act.arguments})
+        for block in blocks:
+            add("assistant", id=f"{talk.name}-m{number}", content=[block])
+        for index in entry.answered:
+            act = entry.acts[index]
+            add("user", content=[{"type": "tool_result", "tool_use_id": act.call_id, "content": act.answer}])
+    return rows
+
+
+def codex_rollout(talks: list[Talk], chance: random.Random) -> bytes:
+    (talk,) = talks
+    rows = [
+        {
+            "type": "session_meta",
+            "payload": {"id": str(uuid.uuid5(uuid.NAMESPACE_URL, talk.name)), "cwd": "/"},
+        }
+    ]
+
+    def item(kind: str, **payload: Any) -> None:
+        rows.append({"type": "response_item", "payload": {"type": kind, **payload}})
+
+    for entry in talk.entries:
+        if isinstance(entry, Said):
+            item("message", role=entry.role, content=[{"type": "input_text", "text": entry.text}])
+            continue
+        if entry.thought is not None:
+            item("reasoning", summary=[{"type": "summary_text", "text": entry.thought}])
+        if entry.text is not None:
+            item("message", role="assistant", content=[{"type": "output_text", "text": entry.text}])
+        for act in entry.acts:
+            item("function_call", name=act.name, arguments=json.dumps(act.arguments), call_id=act.call_id)
+        for index in entry.answered:
+            act = entry.acts[index]
+            item("function_call_output", call_id=act.call_id, output=act.answer)
+    return lines(rows)
+
+
+def swe_agent(talks: list[Talk], chance: random.Random) -> bytes:
+    """Function calling: `history` has the calls, `trajectory` the decisions and what was observed."""
+    (talk,) = talks
+    history: list[dict[str, Any]] = []
+    steps = []
+    for entry in talk.entries:
+        if isinstance(entry, Said):
+            history.append({"role": entry.role, "content": entry.text})
+            continue
+        (act,) = entry.acts
+        step = {"response": entry.text, "thought": entry.thought or "", "action": act.name}
+        history.append(
+            {"role": "assistant", "content": entry.text, "action": act.name, "tool_calls": [openai_call(act)]}
+        )
+        steps.append(step | {"observation": act.answer})
+        if act.answer is not None:
+            history.append({"role": "tool", "content": act.answer, "tool_call_ids": [act.call_id]})
+    status = "submitted" if talk.success else "exit_cost"
+    return json.dumps(
+        {"environment": "x", "trajectory": steps, "history": history, "info": {"exit_status": status}},
+        indent=1,
+    ).encode()
+
+
+# --- chats and tables ---------------------------------------------------------------------------------------------------
+
+
+def sharegpt(talks: list[Talk], chance: random.Random) -> bytes:
+    rows = []
+    for talk in talks:
+        turns = []
+        for entry in talk.entries:
+            if isinstance(entry, Said):
+                turns.append({"from": {"user": "human"}.get(entry.role, entry.role), "value": entry.text})
+            elif not entry.acts:
+                turns.append({"from": "gpt", "value": entry.text})
+            else:
+                calls = [{"name": act.name, "arguments": act.arguments} for act in entry.acts]
+                turns.append(
+                    {"from": "function_call", "value": json.dumps(calls if len(calls) > 1 else calls[0])}
+                )
+                answers = [{"name": act.name, "content": act.answer} for act in entry.acts]
+                value = json.dumps(answers) if len(answers) > 1 else answers[0]["content"]
+                turns.append({"from": "observation", "value": value})
+        rows.append({"id": talk.name, "conversations": turns})
+    return json.dumps(rows).encode()
+
+
+def step_rows(talks: list[Talk]) -> list[dict[str, Any]]:
+    """What was seen last, what was done, and in the last row what was seen then."""
+    rows: list[dict[str, Any]] = []
+    for talk in talks:
+        seen: str | None = None
+        number = 0
+        for entry in talk.entries:
+            if isinstance(entry, Said):
+                seen = entry.text
+                continue
+            act = entry.acts[0] if entry.acts else None
+            row = {
+                "episode_id": talk.name,
+                "step": number,
+                "observation": seen,
+                "action": act.name if act else "clarify" if asks_user(entry.text) else "respond",
+                "arguments": json.dumps(act.arguments) if act else None,
+                "text": entry.text,
+                "thought": entry.thought,
+                "reward": 0.5 * number,
+                "next_observation": act.answer if act else None,
+            }
+            seen, number = act.answer if act else None, number + 1
+            rows.append(row | {"terminated": False, "truncated": False})
+        rows[-1] |= {"terminated": bool(talk.success), "truncated": not talk.success}
+    return rows
+
+
+def step_lines(talks: list[Talk], chance: random.Random) -> bytes:
+    return lines(step_rows(talks))
+
+
+def step_csv(talks: list[Talk], chance: random.Random) -> bytes:
+    rows = step_rows(talks)
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
+
+
+def step_parquet(talks: list[Talk], chance: random.Random) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(step_rows(talks)), file)
+    return file.getvalue()
+
+
+# --- spans --------------------------------------------------------------------------------------------------------------
+
+
+def otlp(talks: list[Talk], chance: random.Random) -> bytes:
+    """A span for each response, which repeats all that came before it; spans are written in any order."""
+    rows = []
+    for talk in talks:
+        trace = uuid.uuid5(uuid.NAMESPACE_URL, talk.name).hex
+        said: list[dict[str, Any]] = []
+        for number, entry in enumerate(talk.entries):
+            if isinstance(entry, Said):
+                said.append({"role": entry.role, "parts": [{"type": "text", "content": entry.text}]})
+                continue
+            reply = {"role": "assistant", "parts": otlp_parts(entry), "finish_reason": "stop"}
+            attributes = {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.request.model": "m",
+                "gen_ai.input.messages": json.dumps(said),
+                "gen_ai.output.messages": json.dumps([reply]),
+            }
+            begin = 1_772_000_000_000_000_000 + number * 10**9
+            ids = {"traceId": trace, "spanId": f"{number:016x}", "parentSpanId": "", "name": "chat m"}
+            times = {"startTimeUnixNano": str(begin), "endTimeUnixNano": str(begin + 10**8)}
+            rows.append(ids | times | {"attributes": attributes})
+            said.append({k: reply[k] for k in ("role", "parts")})
+            for index in entry.answered:
+                act = entry.acts[index]
+                part = {"type": "tool_call_response", "id": act.call_id, "response": act.answer}
+                said.append({"role": "tool", "parts": [part]})
+    chance.shuffle(rows)
+    return lines(rows)
+
+
+def otlp_parts(turn: Turn) -> list[dict[str, Any]]:
+    parts = [{"type": "reasoning", "content": turn.thought}] if turn.thought is not None else []
+    parts += [{"type": "text", "content": turn.text}] if turn.text is not None else []
+    return parts + [
+        {"type": "tool_call", "id": act.call_id, "name": act.name, "arguments": act.arguments}
+        for act in turn.acts
+    ]
+
+
+def openai_ending(talk: Talk) -> bool:
+    return not ends_open(talk) and (talk.success is not None or has_last_word(talk))
+
+
+TABLE: dict[str, Any] = {
+    "system": False,
+    "parallel": False,
+    "ids": False,
+    "unanswered": False,
+    "ends_with_agent": True,
+    "ending": lambda talk: bool(talk.success),
+}
+SHAPES = {
+    "openai lines": Shape("openai_messages", ".jsonl", openai_lines, ending=openai_ending),
+    "openai array": Shape("openai_messages", ".json", openai_array, ending=openai_ending),
+    "openai messages as text": Shape("openai_messages", ".jsonl", openai_text, ending=openai_ending),
+    "session lines": Shape("openai_messages", ".jsonl", session_lines),
+    "tau-bench": Shape("tau_bench", ".json", tau_bench, ending=lambda talk: talk.success is not None),
+    "trl": Shape("trl", ".jsonl", trl_rows),
+    "claude code": Shape("claude_code", ".jsonl", claude_lines, system=False, flags_failure=True),
+    "codex": Shape("codex_rollout", ".jsonl", codex_rollout, one_talk=True),
+    "swe-agent": Shape(
+        "swe_agent_traj",
+        ".traj",
+        swe_agent,
+        one_talk=True,
+        parallel=False,
+        speech=False,
+        users_later=False,
+        ending=lambda talk: bool(talk.success),
+    ),
+    "sharegpt": Shape(
+        "sharegpt_tools",
+        ".json",
+        sharegpt,
+        thoughts=False,
+        ids=False,
+        text_with_calls=False,
+        unanswered=False,
+    ),
+    "step lines": Shape("step_table", ".jsonl", step_lines, **TABLE),
+    "step csv": Shape("step_table", ".csv", step_csv, **TABLE),
+    "step parquet": Shape("step_table", ".parquet", step_parquet, **TABLE),
+    "otlp": Shape("otlp", ".jsonl", otlp, ends_with_agent=True),
+}

@@ -1,0 +1,174 @@
+"""A resumed or forked session carries its history along: each logged decision counts once, whatever came first."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from logforge.ingestion import ingest
+from logforge.store import Store
+from test_ingest import assert_conserved, content
+
+
+def line(session, number, kind, content, side=None, **message):
+    """A line that keeps its uuid in whatever file it is."""
+    role = {"role": kind, "content": content, **message}
+    return {
+        "type": kind,
+        "sessionId": session,
+        "uuid": f"u{number}",
+        "parentUuid": f"u{number - 1}" if side is None and number else side,
+        "isSidechain": side is not None,
+        "message": role,
+        "timestamp": f"2026-02-03T10:00:{number:02}.000Z",
+    }
+
+
+def turn(session, number):
+    """The agent calls a tool, gets the result."""
+    call = {"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {"command": f"echo {number}"}}
+    answer = {"type": "tool_result", "tool_use_id": f"t{number}", "content": str(number)}
+    return [
+        line(session, 10 * number, "assistant", [call], id=f"m{number}"),
+        line(session, 10 * number + 1, "user", [answer]),
+    ]
+
+
+def session(name, *numbers, end=None):
+    """A question, some turns, and an answer."""
+    rows = [line(name, 0, "user", "go"), *(row for number in numbers for row in turn(name, number))]
+    return rows + ([line(name, end, "assistant", [{"type": "text", "text": f"done {end}"}])] if end else [])
+
+
+def kept(store):
+    """Session, actions' numbers and what it continues, of every episode."""
+    rows = store.con.sql(
+        "SELECT e.native_id, (SELECT list(coalesce(arguments->>'command', action) ORDER BY step) FROM steps s "
+        "WHERE s.episode_id = e.episode_id), c.native_id FROM episodes e LEFT JOIN episodes c "
+        "ON c.episode_id = e.continues_episode_id ORDER BY 1"
+    ).fetchall()
+    return [(name, [a.removeprefix("echo ") for a in actions or []], other) for name, actions, other in rows]
+
+
+def sources(store):
+    return store.con.sql("SELECT path, kept, duplicates FROM sources ORDER BY 1").fetchall()
+
+
+@pytest.fixture
+def write(tmp_path, write_jsonl):
+    return lambda name, rows: write_jsonl(tmp_path / "logs" / f"{name}.jsonl", rows)
+
+
+def in_every_order(tmp_path, files):
+    """The store after each order of arrival, and after all at once: they must be the same."""
+    found = []
+    for number, order in enumerate([*itertools.permutations(files), None]):
+        with Store(tmp_path / f"{number}.duckdb") as store:
+            for group in [files] if order is None else [[file] for file in order]:
+                ingest(store, group)
+            assert_conserved(store)
+            found.append((content(store), kept(store), sources(store)))
+            ingest(store, files)
+            assert (content(store), kept(store), sources(store)) == found[-1]
+    assert all(item == found[0] for item in found)
+    return found[0]
+
+
+def test_a_resumed_session_takes_the_place_of_the_one_it_resumes(tmp_path, write):
+    files = [write("a", session("a", 1, end=19)), write("b", [*session("b", 1, end=19), *turn("b", 2)])]
+    _, episodes, counts = in_every_order(tmp_path, files)
+    assert episodes == [("b", ["1", "respond", "2"], None)]
+    assert counts == [("logs/a.jsonl", 0, 4), ("logs/b.jsonl", 6, 0)]
+
+
+def test_a_chain_of_resumed_sessions_is_one_episode(tmp_path, write):
+    files = [write(name, session(name, *range(1, end))) for name, end in (("a", 2), ("b", 3), ("c", 4))]
+    _, episodes, _ = in_every_order(tmp_path, files)
+    assert episodes == [("c", ["1", "2", "3"], None)]
+
+
+def test_forks_share_their_history_as_context(tmp_path, write):
+    files = [
+        write("a", session("a", 1, 2, 3)),
+        write("b", session("b", 1, 4)),
+        write("c", session("c", 1, 2, 5, 6)),
+    ]
+    (_, messages, *_), episodes, counts = in_every_order(tmp_path, files)
+    assert episodes == [("a", ["3"], "c"), ("b", ["4"], "c"), ("c", ["1", "2", "5", "6"], None)]
+    assert len(messages) == sum(1 + 2 * turns for turns in (3, 2, 4))
+    assert [duplicates for _, _, duplicates in counts] == [0, 0, 0]
+
+
+def test_a_session_that_is_copied_as_it_is_counts_once(tmp_path, write):
+    files = [write(name, session(name, 1, 2, end=29)) for name in "ab"]
+    _, episodes, counts = in_every_order(tmp_path, files)
+    assert [actions for _, actions, _ in episodes] == [["1", "2", "respond"]]
+    assert sorted(count[1:] for count in counts) == [(0, 6), (6, 0)]
+
+
+def test_a_sub_agent_goes_with_the_session_that_stays(tmp_path, write):
+    def agent(name):
+        call = {"type": "tool_use", "id": "s", "name": "Read", "input": {}}
+        rows = [line(name, 50, "user", "read it", side="x"), line(name, 51, "assistant", [call], side="u50")]
+        return rows
+
+    files = [
+        write("a", [*session("a", 1), *agent("a")]),
+        write("b", [*session("b", 1, 2), *agent("b")]),
+    ]
+    _, episodes, _ = in_every_order(tmp_path, files)
+    assert [name for name, *_ in episodes] == ["b", "b/u50"]
+
+
+def test_other_messages_under_one_uuid_are_other_decisions(tmp_path, write):
+    rows = session("b", 1)
+    rows[1]["message"]["content"][0]["input"] = {"command": "echo 7"}
+    _, episodes, _ = in_every_order(tmp_path, [write("a", session("a", 1)), write("b", rows)])
+    assert [actions for _, actions, _ in episodes] == [["1"], ["7"]]
+
+
+@pytest.mark.parametrize("gone", [("b", ["a"]), ("c", ["a", "b"])])
+def test_what_was_dropped_comes_back_when_its_keeper_goes(tmp_path, write, gone):
+    """The keeper's file changes into another session."""
+    name, _ = gone
+    numbers = {"a": (1,), "b": (1, 2), "c": (1, 2, 3)}
+    files = {other: write(other, session(other, *found)) for other, found in numbers.items()}
+    with Store(tmp_path / "s.duckdb") as store:
+        ingest(store, files.values())
+        assert kept(store) == [("c", ["1", "2", "3"], None)]
+        write(name, session("new", 8, 9))
+        ingest(store, files.values())
+        assert_conserved(store)
+        after = content(store), kept(store), sources(store)
+    with Store(tmp_path / "fresh.duckdb") as store:
+        ingest(store, files.values())
+        assert (content(store), kept(store), sources(store)) == after
+    assert {name: actions for name, actions, _ in after[1]}["new"] == ["8", "9"]
+
+
+def test_a_fork_that_grows_beyond_the_other_takes_the_history_over(tmp_path, write):
+    files = [write("a", session("a", 1, 2, 3)), write("b", session("b", 1, 4))]
+    with Store(tmp_path / "s.duckdb") as store:
+        ingest(store, files)
+        assert kept(store) == [("a", ["1", "2", "3"], None), ("b", ["4"], "a")]
+        write("b", session("b", 1, 4, 5, 6))
+        ingest(store, [files[1]])
+        assert kept(store) == [("a", ["2", "3"], "b"), ("b", ["1", "4", "5", "6"], None)]
+        assert_conserved(store)
+        write("a", session("a", 8))
+        ingest(store, files)
+        assert kept(store) == [("a", ["8"], None), ("b", ["1", "4", "5", "6"], None)]
+
+
+def test_a_resumed_session_whose_keeper_shrinks_is_restored_from_its_file(tmp_path, write):
+    files = [write("a", session("a", 1, 2, 3)), write("b", session("b", 1, 2, 3, 4))]
+    with Store(tmp_path / "s.duckdb") as store:
+        ingest(store, files)
+        assert kept(store) == [("b", ["1", "2", "3", "4"], None)]
+        write("b", session("b", 1))
+        ingest(store, files)
+        assert kept(store) == [("a", ["1", "2", "3"], None)]
+        assert json.loads(json.dumps(sources(store)))[1] == ["logs/b.jsonl", 0, 3]
+        assert_conserved(store)
