@@ -100,9 +100,11 @@ class Run:
         extras = event.get("extras")
         if event.get("observation") == "agent_state_changed" and isinstance(extras, dict):
             state = extras.get("agent_state")
+            if not isinstance(state, str):
+                return
             if state in _UNFINISHED:
                 self._ends = ("truncated", f"agent state: {state}")
-            elif isinstance(state, str) and state in _STATES:
+            elif state in _STATES:
                 self._ends = _STATES[state]
 
     def _action(self, event: dict[str, Any], where: str) -> None:
