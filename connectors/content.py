@@ -35,14 +35,11 @@ class Answer(NamedTuple):
 
 
 @dataclass
-class Parts:
-    """What the content of one message holds, by kind and in order."""
+class Speech:
+    """What a message says and thinks, in order."""
 
     texts: list[Text] = field(default_factory=list)
     thoughts: list[Text] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    rejects: list[Reject] = field(default_factory=list)
 
     @property
     def text(self) -> str | None:
@@ -53,6 +50,15 @@ class Parts:
     def thought(self) -> str | None:
         """The thinking, joined by line breaks; None when there is none."""
         return "\n".join(text for text, _ in self.thoughts) if self.thoughts else None
+
+
+@dataclass
+class Parts(Speech):
+    """What the content of one message holds, by kind and in order."""
+
+    calls: list[Call] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
 
     def merge(self, later: Parts) -> None:
         """Add a later piece of the same message: a text that grew replaces its beginning, what is new is appended."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from logforge.connectors.base import at
 from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import Text, bad_part, count_or_none, text_or_none
+from logforge.connectors.content import Speech, Text, bad_part, count_or_none, text_or_none
 from logforge.connectors.jsontext import canonical
 from logforge.schemas.episode import Reject
 
@@ -27,24 +27,12 @@ class Response(NamedTuple):
 
 
 @dataclass
-class GoogleParts:
+class GoogleParts(Speech):
     """What the parts of one content hold, by kind and in order."""
 
-    texts: list[Text] = field(default_factory=list)
-    thoughts: list[Text] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
-
-    @property
-    def text(self) -> str | None:
-        """The texts, joined by line breaks; None when there is none."""
-        return "\n".join(text for text, _ in self.texts) if self.texts else None
-
-    @property
-    def thought(self) -> str | None:
-        """The thoughts, joined by line breaks; None when there is none."""
-        return "\n".join(text for text, _ in self.thoughts) if self.thoughts else None
 
 
 def key_of(row: dict[str, Any], name: str) -> str:

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import Text, bad_part, first_text, text_of, text_or_none
-from logforge.connectors.dialogue import answer_all, call_of, chat_ending
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import tool_names
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
-from logforge.schemas.episode import Episode, Reading, Reject
+from logforge.connectors.builder import Call, EpisodeBuilder
+from logforge.connectors.content import Text, bad_part, text_of
+from logforge.connectors.dialogue import answer_all, call_of
+from logforge.connectors.labelled_chat import labelled_chat
+from logforge.connectors.rows import close, read_rows, reject
+from logforge.schemas.episode import Reading, Reject
 
 
 class LlamaFactory:
@@ -44,27 +43,8 @@ class LlamaFactory:
         chat = _Chat()
         for index, message in enumerate(row["messages"]):
             chat.add(message, at(locator, f"/messages/{index}"))
-        yield from close(chat.builder, self._episode(chat, row, locator))
-
-    def _episode(self, chat: _Chat, row: dict[str, Any], locator: str) -> Episode:
-        success, score = first_bool(row, "label", "success"), first_number(row, "reward", "score")
-        ending, reason = chat_ending(chat.builder, success is not None or score is not None)
-        more = {"tool_call_ids": chat.ids} if chat.ids else {}
-        return chat.builder.finish(
-            id=content_id(self.name, row),
-            format=self.name,
-            locator=locator,
-            ending=ending,
-            ending_reason=reason,
-            native_id=first_text(row, "id", "conversation_id"),
-            task=first_user_text(chat.builder),
-            model=text_or_none(row.get("model")),
-            policy_id=text_or_none(row.get("model")),
-            tools=tool_names(row.get("tools")),
-            success=success,
-            score=score,
-            metadata=canonical({k: v for k, v in row.items() if k not in ("messages", "tools")} | more),
-        )
+        episode = labelled_chat(self.name, chat.builder, chat.ids, row, locator, ("messages", "tools"))
+        yield from close(chat.builder, episode)
 
 
 class _Blocks:

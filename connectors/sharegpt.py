@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, first_text, text_of, text_or_none
-from logforge.connectors.dialogue import CALLS_IN_TEXT, answer_all, call_of, chat_ending
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.openai_messages import tool_names
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
-from logforge.schemas.episode import Episode, Reading
+from logforge.connectors.builder import EpisodeBuilder
+from logforge.connectors.content import bad_part, text_of, text_or_none
+from logforge.connectors.dialogue import CALLS_IN_TEXT, answer_all, call_of
+from logforge.connectors.jsontext import NotJson, loads
+from logforge.connectors.labelled_chat import labelled_chat
+from logforge.connectors.rows import close, read_rows, reject
+from logforge.schemas.episode import Reading
 
 _ROLES = {
     **dict.fromkeys(("human", "user"), "user"),
@@ -54,29 +54,10 @@ class ShareGPT:
             chat.builder.message("system", text_or_none(row["system"]), at(locator, "/system"))
         for index, turn in enumerate(row["conversations"]):
             chat.add(turn, at(locator, f"/conversations/{index}"))
-        yield from close(chat.builder, self._episode(chat, row, locator))
-
-    def _episode(self, chat: _Chat, row: dict[str, Any], locator: str) -> Episode:
-        success, score = first_bool(row, "label", "success"), first_number(row, "reward", "score")
-        ending, reason = chat_ending(chat.builder, success is not None or score is not None)
-        more = {"tool_call_ids": chat.ids} if chat.ids else {}
-        return chat.builder.finish(
-            id=content_id(self.name, row),
-            format=self.name,
-            locator=locator,
-            ending=ending,
-            ending_reason=reason,
-            native_id=first_text(row, "id", "conversation_id"),
-            task=first_user_text(chat.builder),
-            model=text_or_none(row.get("model")),
-            policy_id=text_or_none(row.get("model")),
-            tools=tool_names(row.get("tools")),
-            success=success,
-            score=score,
-            metadata=canonical(
-                {k: v for k, v in row.items() if k not in ("conversations", "tools", "system")} | more
-            ),
+        episode = labelled_chat(
+            self.name, chat.builder, chat.ids, row, locator, ("conversations", "tools", "system")
         )
+        yield from close(chat.builder, episode)
 
 
 class _Chat:

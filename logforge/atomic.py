@@ -11,11 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from logforge.schemas.errors import StoreError
+from logforge.schemas.errors import StoreError, UsageError
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
+
+
+def refuse_foreign(folder: Path, mark: str, what: str) -> None:
+    """Raise UsageError for a folder that must not be replaced: it holds something, and not the file that marks `what`."""
+    if folder.is_dir() and not (folder / mark).is_file() and any(folder.iterdir()):
+        raise UsageError(f"{folder} holds something that is not {what}", "Name another folder")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file", "Name a folder")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+import polars as pl
 import pyarrow as pa
 
 from logforge.schemas.episode import Episode, Message, Step
@@ -25,7 +26,16 @@ _ARROW: dict[str, pa.DataType] = {
     "MAP(VARCHAR, DOUBLE)": pa.map_(pa.string(), pa.float64()),
     "MAP(VARCHAR,UBIGINT)": pa.map_(pa.string(), pa.uint64()),
 }
-_OWN = ("episode_id", "source_id")
+POLARS_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
+    "VARCHAR": pl.String,
+    "INTEGER": pl.Int32,
+    "BIGINT": pl.Int64,
+    "DOUBLE": pl.Float64,
+    "BOOLEAN": pl.Boolean,
+    "BOOLEAN[]": pl.List(pl.Boolean),
+    "MAP(VARCHAR, DOUBLE)": pl.List(pl.Struct({"key": pl.String, "value": pl.Float64})),
+}
+"""The polars type of each DuckDB type in schemas.tables.TRANSITIONS; a map is a list of key and value."""
 
 
 class Tables(NamedTuple):

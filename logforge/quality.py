@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
+from logforge.frames import POLARS_TYPES
 from logforge.schemas.tables import TRANSITIONS
 from logforge.schemas.transition import ALLOWED, NULLABLE, RULES
 
@@ -33,15 +34,6 @@ FAILURES = pl.Schema(
 TOLERANCE = 1e-6
 """How far a return may be from its recursion, relative to its size where that is above 1."""
 
-_TYPES: dict[str, Any] = {
-    "VARCHAR": pl.String,
-    "INTEGER": pl.Int32,
-    "BIGINT": pl.Int64,
-    "DOUBLE": pl.Float64,
-    "BOOLEAN": pl.Boolean,
-    "BOOLEAN[]": pl.List(pl.Boolean),
-    "MAP(VARCHAR, DOUBLE)": pl.List(pl.Struct({"key": pl.String, "value": pl.Float64})),
-}
 _LINEAGE = ("parent_id", "augmenter", "augment_seed")
 
 
@@ -55,7 +47,7 @@ def validate(
     rules on that id are not checked).
     """
     if isinstance(transitions.schema.get("reward_terms"), pl.Map):  # as DuckDB hands them out
-        transitions = transitions.cast({"reward_terms": _TYPES["MAP(VARCHAR, DOUBLE)"]})
+        transitions = transitions.cast({"reward_terms": POLARS_TYPES["MAP(VARCHAR, DOUBLE)"]})
     cells = _cells(transitions, action_size)
     if cells.filter(pl.col("rule").is_in(["column", "type"])).height:
         return cells
@@ -125,7 +117,9 @@ def _schema(action_size: int) -> DataFrameSchema:
     for name, words in ALLOWED.items():
         checks[name] = [check("word", functools.partial(pl.Expr.is_in, other=words))]
     columns = {
-        column.name: Column(_TYPES[column.type], checks.get(column.name), nullable=column.name in NULLABLE)
+        column.name: Column(
+            POLARS_TYPES[column.type], checks.get(column.name), nullable=column.name in NULLABLE
+        )
         for column in TRANSITIONS.columns
         if column.name != "dataset"
     }

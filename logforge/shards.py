@@ -11,7 +11,7 @@ import xxhash
 
 from logforge.array_rules import ARRAYS
 from logforge.arrays import Array, Batch, EpisodeArrays, SplitArrays
-from logforge.atomic import replaced_folder
+from logforge.atomic import refuse_foreign, replaced_folder
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import Manifest
 
@@ -60,7 +60,7 @@ def write_dataset(
     is refused; all files of the dataset that is replaced are deleted.
     """
     target = Path(folder)
-    _refuse_foreign(target)
+    refuse_foreign(target, MANIFEST, "a dataset")
     for name in splits:
         if name not in SPLITS:
             raise UnknownName("split", name, SPLITS)
@@ -143,13 +143,6 @@ def _map(folder: Path, name: str) -> Array:
         raise Mismatch(f"{folder / name}: file", "one", "none", "Build the dataset again") from None
     except (ValueError, EOFError) as error:
         raise InputError(str(folder / name), f"not an array: {error}") from error
-
-
-def _refuse_foreign(folder: Path) -> None:
-    if folder.is_dir() and not (folder / MANIFEST).is_file() and any(folder.iterdir()):
-        raise UsageError(f"{folder} holds something that is not a dataset", "Name another folder")
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file", "Name a folder")
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.arrays import SplitArrays
-from logforge.atomic import replaced_folder
+from logforge.atomic import refuse_foreign, replaced_folder
 from logforge.exporters import to_mdp_dataset
 from logforge.ope import Span, one_thread, possible_returns
 from logforge.optional import import_d3rlpy, need
@@ -128,7 +128,7 @@ def train(
     import_d3rlpy()
     need("safetensors", "train")
     started, target = time.monotonic(), Path(out)
-    _refuse_foreign(target)
+    refuse_foreign(target, RUN_FILE, "a run")
     shard = load_shards(dataset_path, "train")
     if not shard.size:
         raise UsageError(
@@ -335,13 +335,6 @@ def _validation(folder: Path) -> Shard | None:
     except UnknownName:
         return None
     return shard if shard.size else None
-
-
-def _refuse_foreign(folder: Path) -> None:
-    if folder.is_dir() and not (folder / RUN_FILE).is_file() and any(folder.iterdir()):
-        raise UsageError(f"{folder} holds something that is not a run", "Name another folder")
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file", "Name a folder")
 
 
 def _origin(shard: Shard) -> dict[str, str]:

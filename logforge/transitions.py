@@ -11,22 +11,16 @@ import numpy.typing as npt
 import polars as pl
 
 from logforge.actions import ActionSpace
+from logforge.frames import POLARS_TYPES
 from logforge.returns import returns_to_go
 from logforge.schemas.episode import Episode, Step
 from logforge.schemas.tables import TRANSITIONS
 from logforge.shards import SplitArrays
 from logforge.states import State, canonical_key, state_key
 
-_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
-    "VARCHAR": pl.String,
-    "INTEGER": pl.Int32,
-    "BIGINT": pl.Int64,
-    "DOUBLE": pl.Float64,
-    "BOOLEAN": pl.Boolean,
-    "BOOLEAN[]": pl.List(pl.Boolean),
-    "MAP(VARCHAR, DOUBLE)": pl.List(pl.Struct({"key": pl.String, "value": pl.Float64})),
+SCHEMA = {
+    column.name: POLARS_TYPES[column.type] for column in TRANSITIONS.columns if column.name != "dataset"
 }
-SCHEMA = {column.name: _TYPES[column.type] for column in TRANSITIONS.columns if column.name != "dataset"}
 """The columns of schemas.tables.TRANSITIONS, without `dataset`, as polars types."""
 
 

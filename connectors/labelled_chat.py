@@ -1,0 +1,45 @@
+"""Closes the episode of a row that is a chat with, perhaps, a label and tools: ShareGPT's and LLaMA-Factory's rows alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logforge.connectors.builder import EpisodeBuilder, content_id
+from logforge.connectors.content import first_text, text_or_none
+from logforge.connectors.dialogue import chat_ending
+from logforge.connectors.jsontext import canonical
+from logforge.connectors.openai_messages import tool_names
+from logforge.connectors.rows import first_bool, first_number, first_user_text
+from logforge.schemas.episode import Episode
+
+
+def labelled_chat(
+    name: str,
+    builder: EpisodeBuilder,
+    ids: list[str],
+    row: dict[str, Any],
+    locator: str,
+    told: tuple[str, ...],
+) -> Episode:
+    """The episode of a row that is a chat with, perhaps, a label and tools.
+
+    `ids` are call ids that its text gives; `told` are the fields that its messages hold and the metadata need not.
+    """
+    success, score = first_bool(row, "label", "success"), first_number(row, "reward", "score")
+    ending, reason = chat_ending(builder, success is not None or score is not None)
+    more = {"tool_call_ids": ids} if ids else {}
+    return builder.finish(
+        id=content_id(name, row),
+        format=name,
+        locator=locator,
+        ending=ending,
+        ending_reason=reason,
+        native_id=first_text(row, "id", "conversation_id"),
+        task=first_user_text(builder),
+        model=text_or_none(row.get("model")),
+        policy_id=text_or_none(row.get("model")),
+        tools=tool_names(row.get("tools")),
+        success=success,
+        score=score,
+        metadata=canonical({k: v for k, v in row.items() if k not in told} | more),
+    )
