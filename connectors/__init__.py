@@ -38,6 +38,7 @@ BUILT_IN = {
     "llamafactory_v1": "logforge.connectors.llamafactory:LlamaFactory",
     "mini_swe_agent": "logforge.connectors.mini_swe_agent:MiniSweAgent",
     "openai_messages": "logforge.connectors.openai_messages:OpenAIMessages",
+    "openai_requests": "logforge.connectors.openai_requests:OpenAIRequests",
     "openai_stream": "logforge.connectors.openai_stream:OpenAIStream",
     "openhands_events": "logforge.connectors.openhands:OpenHandsEvents",
     "openhands_output": "logforge.connectors.openhands:OpenHandsOutput",

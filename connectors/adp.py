@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, first_text, text_of, text_or_none
-from logforge.connectors.identity import instance_task, task_group
+from logforge.connectors.content import bad_part, first_text, place_of, text_of, text_or_none
+from logforge.connectors.identity import instance_task, run_task, task_group
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.openai_messages import tool_names
 from logforge.connectors.outcome import FINISHING
@@ -54,7 +53,7 @@ class AdpStd:
     """ADP's `sample_std.json` and its data sets as JSON lines."""
 
     name = "adp_std"
-    version = 1
+    version = 2
     record = "one trajectory: an array element or a line"
     fills = ("outcome", "rewards", "tools", "thoughts")
 
@@ -65,7 +64,7 @@ class AdpStd:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per row."""
-        is_human = any(_HUMAN in part.lower() for part in PurePath(source.label).parts[-3:])
+        is_human = any(_HUMAN in part.lower() for part in source.place.parts[-3:])
         yield from read_rows(source, lambda row, locator: self._row(row, locator, is_human))
 
     def _row(self, row: Any, locator: str, is_human: bool) -> Iterator[Reading]:
@@ -92,7 +91,9 @@ class AdpStd:
             ending=ending,
             ending_reason=reason,
             native_id=native,
-            task_id=instance_task(first_text(details, "instance_id", "task_id")) or known.task,
+            task_id=instance_task(first_text(details, "instance_id", "task_id"))
+            or known.task
+            or run_task(native),
             group_id=task_group(task),
             task=task,
             source_kind="human_demo" if is_human else "agent_log",
@@ -158,11 +159,15 @@ class _Trajectory:
         text = text_of(item.get("content"))
         if not self.builder.messages:
             # Before anything was seen there is nothing to answer: the converter put the task here.
-            self.builder.message("user", text, f"{where}/content")
+            self.builder.message("user", text, place_of(item, "content", where))
             return
         self._said = text
         self.builder.turn(
-            text, [], f"{where}/content", thought=_thought(item), reward=first_number(item, "reward")
+            text,
+            [],
+            place_of(item, "content", where),
+            thought=_thought(item),
+            reward=first_number(item, "reward"),
         )
 
     def _observe(self, item: dict[str, Any], kind: str, where: str) -> None:

@@ -27,7 +27,7 @@ class AgentDojo:
     """AgentDojo's `runs/PIPELINE/SUITE/USER_TASK/ATTACK/INJECTION.json`."""
 
     name = "agentdojo"
-    version = 1
+    version = 2
     record = "one run: the document"
     fills = ("outcome", "thoughts")
 

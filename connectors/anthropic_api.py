@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.anthropic_exchange import Exchange, answers, body_of, message_name
+from logforge.connectors.anthropic_exchange import answer_of, message_name, response_id
 from logforge.connectors.anthropic_turns import add_turn
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.content import (
-    first_text,
-    text_of,
-    text_or_none,
-)
-from logforge.connectors.growing import Growing
+from logforge.connectors.builder import EpisodeBuilder
+from logforge.connectors.content import first_text, text_of, text_or_none
+from logforge.connectors.decision_keys import keyed
+from logforge.connectors.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
 from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import SESSION_KEYS, add_message, tool_names
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text, reject
-from logforge.schemas.episode import Duplicate, Ending, Reading, Reject
+from logforge.connectors.openai_messages import SESSION_KEYS, add_message, offer_requested
+from logforge.connectors.rows import close, first_bool, first_number, first_user_text
+from logforge.schemas.episode import Ending, Reading
 
 _ENDS = {
     "end_turn": "the agent ended its turn",
@@ -40,7 +37,7 @@ class AnthropicApi:
     """Request and response logs of the Messages API."""
 
     name = "anthropic_api"
-    version = 1
+    version = 2
     record = "one request with its response (a line, an array element or the document)"
     fills = ("tools", "thoughts", "tokens", "times")
 
@@ -58,25 +55,7 @@ class AnthropicApi:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per conversation, after what is set aside."""
-        growing: Growing[Exchange] = Growing()
-        seen: set[str] = set()
-        cut = False
-        for locator, row in source.records():
-            cut = isinstance(row, Reject) and row.rule == "malformed_record"
-            try:
-                reading = row if isinstance(row, Reject) else _add(growing, seen, row, locator)
-            except RecursionError:
-                reading = Reject(locator=locator, reason="nested too deep", rule="malformed_record")
-            if reading is not None:
-                yield reading
-        for chain in growing.chains:
-            try:
-                yield from list(_episode(chain, cut and chain[-1] is growing.latest))
-            except RecursionError:
-                where, records = chain[0].locator, len(chain)
-                yield Reject(
-                    locator=where, reason="nested too deep", rule="malformed_record", records=records
-                )
+        return read_exchanges(source, Api("stop_reason", message_name, answer_of, response_id, _episode))
 
 
 def _is_pair(head: Head) -> bool:
@@ -87,47 +66,17 @@ def _is_pair(head: Head) -> bool:
     return False
 
 
-def _add(growing: Growing[Exchange], seen: set[str], row: Any, locator: str) -> Reading | None:
-    """Take a record into its conversation, or say why not."""
-    if not isinstance(row, dict):
-        return reject(locator, "record is no object", "", row)
-    asked, request = body_of(row.get("request", row), at(locator, "/request" if "request" in row else ""))
-    given, response = body_of(row.get("response"), at(locator, "/response"))
-    if response is None and "stop_reason" in row:
-        given, response = locator, row
-    if not isinstance(request, dict) or not isinstance(request.get("messages"), list):
-        return reject(locator, "no list of messages", "", row)
-    native = text_or_none(response.get("id")) if isinstance(response, dict) else None
-    if native is not None and native.startswith("msg_"):
-        if native in seen:
-            return Duplicate()
-        seen.add(native)
-    exchange = Exchange(row, locator, request, asked, response if isinstance(response, dict) else {}, given)
-    reply = (
-        [message_name("assistant", exchange.response.get("content"))] if answers(exchange.response) else []
-    )
-    names = [
-        message_name(message.get("role"), message.get("content"))
-        if isinstance(message, dict)
-        else canonical(message)
-        for message in exchange.messages
-    ]
-    growing.add(names, reply, exchange)
-    return None
-
-
-def _episode(chain: list[Exchange], cut: bool) -> Iterator[Reading]:
+def _episode(talk: Talk) -> Iterator[Reading]:
+    chain = talk.chain
     first, last = chain[0], chain[-1]
     builder = EpisodeBuilder()
-    _add_conversation(builder, chain)
-    ending, reason = _ending(builder, last.response, cut)
+    ids = _add_conversation(builder, talk)
+    ending, reason = _ending(builder, last.response, talk.cut)
     native = text_or_none(first.response.get("id"))
-    model = first_text(last.request, "model") or text_or_none(last.response.get("model"))
+    model = first_text(first.request, "model") or text_or_none(first.response.get("model"))
     sent_by = last.request.get("metadata")
     episode = builder.finish(
-        id=episode_id(AnthropicApi.name, native)
-        if native and native.startswith("msg_")
-        else content_id(AnthropicApi.name, first.row),
+        id=talk_id(AnthropicApi.name, talk),
         format=AnthropicApi.name,
         locator=first.locator,
         records=len(chain),
@@ -140,8 +89,7 @@ def _episode(chain: list[Exchange], cut: bool) -> Iterator[Reading]:
         user_id=text_or_none(sent_by.get("user_id")) if isinstance(sent_by, dict) else None,
         model=model,
         policy_id=model,
-        temperature=first_number(last.request, "temperature"),
-        tools=tool_names(last.request.get("tools")),
+        temperature=first_number(first.request, "temperature"),
         success=first_bool(last.row, "success", "resolved"),
         score=first_number(last.row, "reward", "score"),
         metadata=canonical(
@@ -150,24 +98,33 @@ def _episode(chain: list[Exchange], cut: bool) -> Iterator[Reading]:
             | {"requests": len(chain)}
         ),
     )
-    yield from close(builder, episode)
+    yield from keyed(close(builder, episode), ids)
 
 
-def _add_conversation(builder: EpisodeBuilder, chain: list[Exchange]) -> None:
-    """The last request's messages and its response, each response with what it told when it came."""
-    last = chain[-1]
+def _add_conversation(builder: EpisodeBuilder, talk: Talk) -> dict[int, str]:
+    """The last request's messages and its response, each response with what it told when it came. Returns the responses'
+    ids by the position of their messages."""
+    last = talk.chain[-1]
+    builder.rejects += [part for exchange in talk.chain for part in exchange.rejects]
     system = text_of(last.request.get("system"))
     if system:
         builder.message("system", system, _system_place(last))
-    told = {len(exchange.messages): exchange for exchange in chain}
+    offer_requested(builder, talk.chain[0].request)
+    ids: dict[int, str] = {}
     for index, message in enumerate(last.messages):
         where = at(last.asked, f"/messages/{index}")
         if isinstance(message, dict) and message.get("role") == "assistant":
-            add_turn(builder, message.get("content"), at(where, "/content"), told.get(index))
+            told = talk.told.get(index)
+            begin = len(builder.messages)
+            add_turn(builder, message.get("content"), at(where, "/content"), told)
+            ids |= talk.named(told, range(begin, len(builder.messages)))
         else:
             add_message(builder, message, where)
-    if answers(last.response):
+    if answer_of(last.response) is not None:
+        begin = len(builder.messages)
         add_turn(builder, last.response["content"], at(last.given, "/content"), last)
+        ids |= talk.named(last, range(begin, len(builder.messages)))
+    return ids
 
 
 def _system_place(exchange: Exchange) -> str:

@@ -21,6 +21,7 @@ from logforge.connectors.content import (
     text_or_none,
 )
 from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.rejects import described
 from logforge.connectors.rows import close, first_user_text
 from logforge.connectors.turns import Answered, Transcript
 from logforge.schemas.episode import Ending, Reading, Reject, Skip
@@ -39,7 +40,7 @@ class AnthropicManaged:
     """Recorded sessions of Anthropic's managed agents."""
 
     name = "anthropic_managed"
-    version = 1
+    version = 2
     record = "one line: an SDK call and one value that it took or gave"
     fills = ("tools", "thoughts", "tokens", "latency", "times")
 
@@ -63,12 +64,12 @@ class AnthropicManaged:
                 yield from list(session.episode(cut and session is sessions[-1]))
             except RecursionError:
                 where, records = session.locator, session.records
-                yield Reject(
-                    locator=where, reason="nested too deep", rule="malformed_record", records=records
-                )
+                yield Reject(locator=where, reason="nested too deep", rule="nested_too_deep", records=records)
 
 
-def _parsed(line: bytes, locator: str) -> Any | Reject:
+def _parsed(line: bytes | Reject, locator: str) -> Any | Reject:
+    if isinstance(line, Reject):
+        return line
     try:
         return loads(line)
     except NotJson as error:
@@ -287,4 +288,4 @@ def _ending(builder: EpisodeBuilder, state: tuple[Ending, str] | None, cut: bool
 
 
 def _bad(locator: str, reason: str, found: Any, rule: str = "not_a_session_line") -> Reject:
-    return Reject(locator=locator, reason=reason, rule=rule, excerpt=excerpt(found))
+    return Reject(locator=locator, reason=reason, rule=rule, detail=described(found), excerpt=excerpt(found))

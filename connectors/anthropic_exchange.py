@@ -1,57 +1,32 @@
-"""One request of Anthropic's Messages API with its response, and what makes two of its messages equal."""
+"""What makes two messages of Anthropic's Messages API equal, and which response holds an answer."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from logforge.connectors.base import at
-from logforge.connectors.content import first_text, micros, text_of
-from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.content import text_of, text_or_none
+from logforge.connectors.jsontext import canonical
 
 _THINKING = ("thinking", "redacted_thinking")
 
 
-class Exchange(NamedTuple):
-    """A request, its response, and where both stand."""
-
-    row: dict[str, Any]
-    locator: str
-    request: dict[str, Any]
-    asked: str
-    response: dict[str, Any]
-    given: str
-
-    @property
-    def messages(self) -> list[Any]:
-        """The conversation that was sent."""
-        messages: list[Any] = self.request["messages"]
-        return messages
-
-    @property
-    def time(self) -> int | None:
-        """When it was made."""
-        return micros(first_text(self.row, "timestamp", "created_at", "start_time", "time"))
+def answer_of(response: dict[str, Any]) -> dict[str, Any] | None:
+    """The message that a response gives; None for one without an answer in it."""
+    content = response.get("content")
+    return {"role": "assistant", "content": content} if isinstance(content, str | list) and content else None
 
 
-def body_of(value: Any, where: str) -> tuple[str, Any]:
-    """A request or response, which may be JSON text or lie under `body`. With where it stands."""
-    if isinstance(value, str):
-        try:
-            value, where = loads(value), where + "#"
-        except NotJson:
-            return where, None
-    if isinstance(value, dict) and isinstance(value.get("body"), dict | str) and "messages" not in value:
-        return body_of(value["body"], at(where, "/body"))
-    return where, value
+def response_id(response: dict[str, Any]) -> str | None:
+    """The id that the API gave to a response."""
+    native = text_or_none(response.get("id"))
+    return native if native is not None and native.startswith("msg_") else None
 
 
-def answers(response: dict[str, Any]) -> bool:
-    """True for a response with an answer in it."""
-    return isinstance(response.get("content"), str | list) and bool(response["content"])
-
-
-def message_name(role: Any, content: Any) -> str:
+def message_name(message: Any) -> str:
     """A text that is equal for equal messages: thinking is not sent again, and cache marks come and go."""
+    if not isinstance(message, dict):
+        return canonical(message)
+    role, content = message.get("role"), message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(blocks, list):
         return canonical([role, blocks])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.anthropic_exchange import Exchange
 from logforge.connectors.base import at
 from logforge.connectors.builder import EpisodeBuilder
 from logforge.connectors.content import Parts, count_or_none, read_content, text_or_none
+from logforge.connectors.exchanges import Exchange
+from logforge.connectors.openai_messages import offer_requested
 
 
 def add_turn(builder: EpisodeBuilder, content: Any, where: str, told: Exchange | None) -> None:
@@ -16,6 +17,7 @@ def add_turn(builder: EpisodeBuilder, content: Any, where: str, told: Exchange |
     parts = read_content(content, where)
     builder.rejects += parts.rejects
     if told is not None:
+        offer_requested(builder, told.request)
         usage = told.response.get("usage")
         more = {"created_at": told.time, "model": text_or_none(told.response.get("model")), **_tokens(usage)}
         if not parts.thoughts:

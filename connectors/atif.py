@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
-from logforge.connectors.content import bad_part, count_or_none, first_text, micros, text_of, text_or_none
+from logforge.connectors.content import (
+    bad_part,
+    cost_or_none,
+    count_or_none,
+    first_text,
+    micros,
+    text_of,
+    text_or_none,
+)
 from logforge.connectors.harbor import Trial, result_beside, trial_of
 from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import canonical
@@ -24,7 +32,7 @@ from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
 _VERSION = re.compile(rb'"schema_version"\s*:\s*"ATIF-v1\.')
 _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
-_CONTINUES = re.compile(r"(.+)-cont-(\d+)$")
+_CONTINUES = re.compile(r"(.+)-cont-(\d{1,9})$")
 _SUMMARIZES = re.compile(r"(.+)-summarization-\d+-\w+$")
 _TOKEN_LISTS = ("prompt_token_ids", "completion_token_ids", "logprobs")
 _KEPT_APART = ("steps", "subagent_trajectories")
@@ -34,9 +42,9 @@ class Atif:
     """ATIF documents, as Harbor and others write them."""
 
     name = "atif"
-    version = 1
+    version = 2
     record = "one trajectory: the document, a line or an array element; and the trial's result beside it"
-    fills = ("score", "rewards", "tools", "thoughts", "tokens", "times")
+    fills = ("score", "rewards", "tools", "thoughts", "tokens", "cost", "times")
 
     def sniff(self, head: Head) -> float:
         """A document that names its version and has steps."""
@@ -138,6 +146,7 @@ class Atif:
             tools=tool_names(agent.get("tool_definitions")),
             success=judged.success if judged else success,
             score=judged.score if judged else score,
+            cost_usd=cost_or_none(_object(row.get("final_metrics")).get("total_cost_usd")),
             metadata=canonical(
                 {key: value for key, value in row.items() if key not in _KEPT_APART}
                 | {"step_details": trajectory.details}
@@ -191,15 +200,20 @@ class _Trajectory:
             "model": model,
             "tokens_in": count_or_none(metrics.get("prompt_tokens")),
             "tokens_out": count_or_none(metrics.get("completion_tokens")),
+            "cost_usd": cost_or_none(metrics.get("cost_usd")),
         }
         place = _first(step.get("message"), f"{where}/message") if text else where
+        reward = first_number(metrics, "reward")
         if calls or (text and not listed):
-            reward = first_number(metrics, "reward") if len(calls) < 2 else None
             self.builder.turn(text, calls, place, reward=reward, **more)
-        elif text or more["thought"]:
+            return len(calls)
+        if text or more["thought"]:
             # It called something unreadable, or only thought: no decision that could be told.
             self.builder.message("assistant", text, place, **more)
-        return len(calls)
+        if reward is not None:
+            earned = bad_part(f"{where}/metrics/reward", "reward without an action", "bad_reward", reward)
+            self.builder.rejects.append(earned)
+        return 0
 
     def _calls(self, listed: Any, where: str) -> list[Call]:
         calls = []
@@ -252,7 +266,7 @@ class _Trajectory:
             self.builder.message(role, text, where, created_at=_time(place.step))
 
     def _note(self, step: dict[str, Any]) -> None:
-        """Keep what has no column: cost, cached tokens, effort. Token ids and log-probabilities are only counted."""
+        """Keep what has no column: cached tokens, effort. Token ids and log-probabilities are only counted."""
         kept: dict[str, Any] = {
             key: step[key] for key in ("reasoning_effort", "llm_call_count", "extra") if key in step
         }

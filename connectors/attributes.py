@@ -59,6 +59,9 @@ class Attributes:
             flatten(self._flat, key + ".", plain, found.where)
         self._flat[key] = found
 
+    def __len__(self) -> int:
+        return len(self._flat)
+
     def __contains__(self, key: str) -> bool:
         return key in self._flat
 
@@ -135,6 +138,13 @@ def flatten(flat: Row, prefix: str, value: dict[str, Any], where: Where) -> None
 
 def _at(locator: str) -> Where:
     return lambda pointer: locator + pointer
+
+
+def typed(value: Any, where: str) -> Found:
+    """An OTLP AnyValue that stands at a locator, as a plain value."""
+    pointers: dict[str, str] = {}
+    plain = _untyped(value, "", "", pointers)
+    return Found(plain, lambda pointer: where + pointers.get(pointer, _nearest(pointer, pointers)))
 
 
 def _nearest(pointer: str, pointers: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ pairing of a result with the nearest preceding unanswered call of its id.
 
 from __future__ import annotations
 
+from math import fsum
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from logforge.connectors.arguments import parse_arguments as parse_arguments  # 
 from logforge.connectors.base import excerpt
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.outcome import asks_user, classify_result
+from logforge.connectors.policies import policy_name, prompt_version
 from logforge.connectors.tool_names import meant, tool_action
 from logforge.schemas.episode import (
     Ending,
@@ -39,13 +41,17 @@ def content_id(format_name: str, record: object) -> str:
 
 
 class Call(NamedTuple):
-    """A tool call as the log has it: `arguments` may be an object, JSON text, empty or damaged."""
+    """A tool call as the log has it: `arguments` may be an object, JSON text, empty or damaged.
+
+    `offered`: it is known that the tool was on offer, though no list names it (the model's provider ran it).
+    """
 
     name: str
     arguments: Any
     call_id: str | None = None
     locator: str | None = None
     proposed: str | None = None
+    offered: bool = False
 
 
 class _Result(msgspec.Struct, frozen=True, gc=False):
@@ -71,9 +77,16 @@ class _Open(msgspec.Struct, frozen=True, gc=False):
     group: int | None
     proposed: str | None
     reward: float | None
+    tools: list[str] | None = None
+    valid: bool = False
+    """Valid whatever the list says."""
 
 
 _MISSING = _Result(None, "missing", None, -1, None, None, "")
+
+
+_LINKS = ("parent_episode_id", "continues_episode_id")
+"""What names another episode, and so never the episode itself."""
 
 
 class EpisodeBuilder:
@@ -88,6 +101,17 @@ class EpisodeBuilder:
         self._waiting: list[int] = []
         self._states: dict[int, ResultStatus] = {}
         self._groups = 0
+        self._offered: list[str] | None = None
+
+    @property
+    def offered(self) -> list[str] | None:
+        """What `offer` named last; None when it named nothing yet."""
+        return self._offered
+
+    def offer(self, tools: list[str] | None) -> None:
+        """From the next turn on these tools are offered. None: the log does not say, so it stays as it was."""
+        if tools is not None and tools != self._offered:
+            self._offered = tools
 
     def message(self, role: str, content: str | None, locator: str, **more: Any) -> int:
         """Add a text that is no decision of the agent (system, developer, user). Returns its position."""
@@ -109,7 +133,7 @@ class EpisodeBuilder:
         """Add an assistant turn: one step per call, or one respond/clarify step when it calls nothing.
 
         Without calls, `kind` overrides the rule that tells respond from clarify, and `arguments` may carry what the
-        log says of the utterance (a label, say). Returns the message's position.
+        log says of the utterance (a label, say). `reward` is the whole turn's. Returns the message's position.
         """
         position = len(self.messages)
         self.messages.append(Message(position, "assistant", content, locator, **more))
@@ -117,7 +141,9 @@ class EpisodeBuilder:
             said: StepKind = kind or ("clarify" if asks_user(content) else "respond")
             parsed = parse_arguments(arguments)
             self._steps.append(
-                _Open(position, said, said, locator, parsed, arguments, None, None, None, reward)
+                _Open(
+                    position, said, said, locator, parsed, arguments, None, None, None, reward, self._offered
+                )
             )
             return position
         self._waiting = []
@@ -125,7 +151,8 @@ class EpisodeBuilder:
         if len(calls) > 1:
             group, self._groups = self._groups, self._groups + 1
         for call in calls:
-            self._call(call, position, group, locator, reward)
+            # what a turn earned is earned once, and known after its last call
+            self._call(call, position, group, locator, reward if call is calls[-1] else None)
         return position
 
     def _call(self, call: Call, position: int, group: int | None, locator: str, reward: float | None) -> None:
@@ -142,6 +169,8 @@ class EpisodeBuilder:
                 group,
                 call.proposed,
                 reward,
+                self._offered,
+                call.offered,
             )
         )
         self._waiting.append(index)
@@ -246,16 +275,24 @@ class EpisodeBuilder:
     def finish(
         self, *, id: str, format: str, locator: str, ending: Ending, ending_reason: str, **more: Any
     ) -> Episode:
-        """The episode. `more` are further fields of schemas.episode.Episode."""
-        tools = more.get("tools")
-        offered = None if tools is None else set(tools)
-        if tools is not None:
-            more["tools"] = [tool_action(name) for name in tools]
+        """The episode. `more` are further fields of schemas.episode.Episode.
+
+        `tools` are those offered before `offer` named others, `policy_id` is the policy's name without temperature and
+        prompt version (see connectors/policies.py).
+        """
+        more |= {key: None for key in _LINKS if more.get(key) == id}
+        offers = self._offers(more.get("tools"))
+        offered = offers[0] if offers else more.get("tools")
+        more["tools"] = _actions(offered)
         times = [m.created_at for m in self.messages if m.created_at is not None]
         if times:
             more.setdefault("started_at", min(times))
             more.setdefault("ended_at", max(times))
         more.setdefault("prompt_version", self._prompt_version())
+        costs = [message.cost_usd for message in self.messages if message.cost_usd is not None]
+        if more.get("cost_usd") is None and costs:
+            more["cost_usd"] = round(fsum(costs), 12)
+        deciders = self._policies(more)
         return Episode(
             episode_id=id,
             format=format,
@@ -263,25 +300,58 @@ class EpisodeBuilder:
             ending=ending,
             ending_reason=ending_reason,
             messages=self.messages,
-            steps=[self._step(index, step, offered) for index, step in enumerate(self._steps)],
+            steps=self._finished(offers, deciders, offered),
             **more,
         )
 
+    def _offers(self, tools: list[str] | None) -> list[list[str] | None]:
+        """The tools offered at each step; `tools` are those before any were named."""
+        return [tools if step.tools is None else step.tools for step in self._steps]
+
+    def _policies(self, more: dict[str, Any]) -> list[str | None]:
+        """Completes the episode's policy_id; returns that of each step whose model is not that of the first decision."""
+        name, model = more.get("policy_id"), more.get("model")
+        if name is None or model is None or not name.startswith(model):
+            return [None] * len(self._steps)
+        rest = more.get("temperature"), more.get("prompt_version")
+        more["policy_id"] = policy_name(name, *rest)
+        models = [self.messages[step.position].model for step in self._steps]
+        first = next((model for model in models if model is not None), None)
+        return [None if model in (None, first) else policy_name(model, *rest) for model in models]
+
+    def _finished(
+        self, offers: list[list[str] | None], deciders: list[str | None], tools: list[str] | None
+    ) -> list[Step]:
+        """The steps. A list of tools that is the episode's is not said again."""
+        sets = {id(names): None if names is None else set(names) for names in offers}
+        own = {id(names): None if names == tools else _actions(names) for names in offers}
+        return [
+            self._step(index, step, sets[id(names)], own[id(names)], decider)
+            for index, (step, names, decider) in enumerate(zip(self._steps, offers, deciders, strict=True))
+        ]
+
     def _prompt_version(self) -> str | None:
-        """Hash of the system prompt, when the conversation begins with one."""
+        """That of the system prompt, when the conversation begins with one."""
         first = self.messages[0] if self.messages else None
         if first is None or first.role not in ("system", "developer") or not first.content:
             return None
-        return xxhash.xxh3_64_hexdigest(first.content.encode())
+        return prompt_version(first.content)
 
-    def _step(self, index: int, step: _Open, offered: set[str] | None) -> Step:
+    def _step(
+        self,
+        index: int,
+        step: _Open,
+        offered: set[str] | None,
+        tools: list[str] | None,
+        decider: str | None,
+    ) -> Step:
         is_tool = step.kind == "tool"
         result = self._results.get(index, _MISSING)
         answered = result is not _MISSING
         state = result.status if answered else self._states.get(index, result.status)
         text, status, repair = step.arguments
         action, proposed = step.action, step.proposed
-        valid = not is_tool or offered is None or action in offered
+        valid = not is_tool or offered is None or action in offered or step.valid
         tool = meant(action, offered) if not valid and offered and proposed is None else None
         # A slip was taken for the tool only where the call went well, which in a group is the future of later calls.
         if tool is not None and (tool.kind != "name_near" or (state == "ok" and step.group is None)):
@@ -308,4 +378,10 @@ class EpisodeBuilder:
             result_locator=result.locator if answered else None,
             repair=repair,
             logged_arguments=step.logged if status == "repaired" else None,
+            policy_id=decider,
+            tools=tools,
         )
+
+
+def _actions(tools: list[str] | None) -> list[str] | None:
+    return None if tools is None else [tool_action(name) for name in tools]

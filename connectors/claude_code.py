@@ -14,12 +14,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from logforge.connectors.base import BOM, Head, Source, at, split_array
+from logforge.connectors.base import Head, Source, at, too_deep
 from logforge.connectors.builder import EpisodeBuilder, episode_id
 from logforge.connectors.claude_lines import Chain, Line, Lines
-from logforge.connectors.content import Answer, Parts, count_or_none, read_content, text_or_none
+from logforge.connectors.content import Answer, Parts, cost_or_none, count_or_none, read_content, text_or_none
+from logforge.connectors.identity import is_uuid
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.rows import close
+from logforge.connectors.source import elements
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, ResultStatus, Step
 
 INTERRUPTED = "[Request interrupted by user"
@@ -32,9 +34,9 @@ class ClaudeCode:
     """Claude Code's session files."""
 
     name = "claude_code"
-    version = 2
+    version = 3
     record = "one line of the session file, or one element of the export's `loglines`"
-    fills = ("thoughts", "tokens", "latency", "times")
+    fills = ("thoughts", "tokens", "cost", "latency", "times")
 
     def sniff(self, head: Head) -> float:
         """A first object of the export or of a session line; else one of the first lines is a session line."""
@@ -57,6 +59,8 @@ class ClaudeCode:
 
 
 def _is_session_line(line: bytes) -> bool:
+    if b'"sessionId"' not in line:
+        return False
     try:
         row = loads(line)
     except NotJson:
@@ -70,18 +74,20 @@ def _records(source: Source) -> Iterator[tuple[str, Any | Reject]]:
         if isinstance(row, dict) and isinstance(row.get("loglines"), list) and "type" not in row:
             for index, line in enumerate(row["loglines"]):
                 yield at(locator, f"/loglines/{index}"), line
-        elif number == 0 and isinstance(row, Reject) and (torn := _torn_export(source)):
-            yield from split_array(torn, f"{source.label}#/loglines")
+        elif number == 0 and isinstance(row, Reject) and (begin := _torn_export(source)):
+            with source.path.open("rb") as file:
+                yield from elements(file, begin, f"{source.label}#/loglines", source.max_record)
             return
         else:
             yield locator, row
 
 
-def _torn_export(source: Source) -> bytes | None:
-    """From the `[` of `loglines` on, when the file is an export that is no JSON as a whole."""
-    data = source.content().removeprefix(BOM)
-    begins = _EXPORT.match(data)
-    return data[begins.end() :] if begins else None
+def _torn_export(source: Source) -> int | None:
+    """Where the `[` of `loglines` stands, when the file is an export that is no JSON as a whole."""
+    with source.path.open("rb") as file:
+        file.seek(source.start)
+        begins = _EXPORT.match(file.read(1000))
+    return source.start + begins.end() if begins else None
 
 
 @dataclass
@@ -92,6 +98,7 @@ class _Turn:
     parts: Parts
     usage: dict[str, Any]
     stop_reason: Any
+    cost: float | None = None
 
     def merge(self, line: Line, parts: Parts) -> None:
         """A later line of the same message. Its lines repeat the usage; the one that counts most output is complete."""
@@ -102,6 +109,7 @@ class _Turn:
         ):
             self.usage = usage
         self.stop_reason = line.message.get("stop_reason") or self.stop_reason
+        self.cost = self.cost if (cost := cost_or_none(line.row.get("costUSD"))) is None else cost
 
 
 def _episodes(lines: Lines) -> Iterator[Reading]:
@@ -112,20 +120,20 @@ def _episodes(lines: Lines) -> Iterator[Reading]:
         parent = None
         if chain.root is not None:
             session = Chain(chain.session, None)
-            parent = ids.get(session) or (_identity(session, run[0]) if chain.session else None)
+            parent = ids.get(session) or (_identity(session, run[0]) if is_uuid(chain.session) else None)
         cut = lines.cut and run[-1] is lines.kept[-1]
         try:
             readings = list(_episode(run, chain, id=ids[chain], parent=parent, cut=cut))
         except RecursionError:
-            where = run[0].locator
-            readings = [
-                Reject(locator=where, reason="nested too deep", rule="malformed_record", records=len(run))
-            ]
+            readings = [too_deep(run[0].locator, len(run))]
         yield from readings
 
 
 def _identity(chain: Chain, first: Line) -> str:
-    return episode_id(ClaudeCode.name, chain.native_id if chain.session else canonical(first.row))
+    """The session's UUID. Another name may be given twice, so what it begins with counts too."""
+    if is_uuid(chain.session):
+        return episode_id(ClaudeCode.name, chain.native_id)
+    return episode_id(ClaudeCode.name, *([chain.native_id] if chain.session else []), canonical(first.row))
 
 
 def _episode(run: list[Line], chain: Chain, *, id: str, parent: str | None, cut: bool) -> Iterator[Reading]:
@@ -193,7 +201,8 @@ def _add_lines(builder: EpisodeBuilder, lines: list[Line]) -> tuple[list[_Turn],
         if begun is not None:
             begun.merge(line, parts)
             continue
-        turn = _Turn(line, parts, _usage(line.message), line.message.get("stop_reason"))
+        cost = cost_or_none(line.row.get("costUSD"))  # versions of 2025 up to May
+        turn = _Turn(line, parts, _usage(line.message), line.message.get("stop_reason"), cost)
         entries.append(turn)
         if message_id is not None:
             turns[message_id] = turn
@@ -219,6 +228,7 @@ def _add_turn(builder: EpisodeBuilder, turn: _Turn, asked: dict[str, int]) -> No
         "model": text_or_none(line.message.get("model")),
         "tokens_in": _tokens_in(turn.usage),
         "tokens_out": count_or_none(turn.usage.get("output_tokens")),
+        "cost_usd": turn.cost,
     }
     builder.rejects += parts.rejects
     if parts.texts or parts.calls:

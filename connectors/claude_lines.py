@@ -10,6 +10,7 @@ import xxhash
 from logforge.connectors.base import excerpt
 from logforge.connectors.content import micros, text_or_none
 from logforge.connectors.jsontext import canonical
+from logforge.connectors.rejects import described
 from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
 
 OTHER_LINES = frozenset(
@@ -76,7 +77,7 @@ class Lines:
         try:
             return self._add(row, locator)
         except RecursionError:
-            return Reject(locator=locator, reason="nested too deep", rule="malformed_record")
+            return Reject(locator=locator, reason="nested too deep", rule="nested_too_deep")
 
     def _add(self, row: Any, locator: str) -> Reading | None:
         if not isinstance(row, dict):
@@ -159,4 +160,4 @@ def _untyped(locator: str, row: dict[str, Any]) -> Reject:
 
 
 def _bad_line(locator: str, reason: str, rule: str, found: Any) -> Reject:
-    return Reject(locator=locator, reason=reason, rule=rule, excerpt=excerpt(found))
+    return Reject(locator=locator, reason=reason, rule=rule, detail=described(found), excerpt=excerpt(found))

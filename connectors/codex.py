@@ -11,22 +11,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at, excerpt
+from logforge.connectors.base import Head, Source, at, excerpt, too_deep
 from logforge.connectors.builder import EpisodeBuilder, episode_id
 from logforge.connectors.codex_items import read_item
 from logforge.connectors.codex_usage import Usage
 from logforge.connectors.content import micros, text_or_none
+from logforge.connectors.decision_keys import INJECTED, with_decision_keys
 from logforge.connectors.identity import is_uuid, native_or_content
 from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.rejects import described
 from logforge.connectors.rows import close
 from logforge.connectors.turns import Said, Transcript
-from logforge.schemas.episode import Ending, Reading, Reject, Skip
+from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
 TYPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 """Line types that tell a rollout from other lines with a type and a payload."""
 
-_INJECTED = ("<", "# AGENTS.md")
-"""How texts begin that Codex writes in the user's name: environment, instructions, notifications."""
 _ABORTED = "<turn_aborted>"
 _REPEATS = frozenset({"user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content"})
 _STARTS = frozenset({"task_started", "turn_started"})
@@ -37,7 +37,7 @@ class CodexRollout:
     """Codex's session files."""
 
     name = "codex_rollout"
-    version = 1
+    version = 2
     record = "one line of the rollout file"
     fills = ("thoughts", "tokens", "latency", "times")
 
@@ -56,7 +56,7 @@ class CodexRollout:
             try:
                 reading = row if isinstance(row, Reject) else _add(sessions, row, locator)
             except RecursionError:
-                reading = Reject(locator=locator, reason="nested too deep", rule="malformed_record")
+                reading = Reject(locator=locator, reason="nested too deep", rule="nested_too_deep")
             if reading is not None:
                 yield reading
         for session in sessions:
@@ -90,6 +90,16 @@ class _Session:
     """How the latest turn stands, and in which words: running, complete, aborted, error."""
     facts: dict[str, Any] = field(default_factory=dict)
     model: str | None = None
+    item_ids: dict[str, str] = field(default_factory=dict)
+    """The ids of the agent's messages, by the line they stand in."""
+
+    @property
+    def root(self) -> str | None:
+        """The session at the beginning of this one's history: itself, or the first that its copied headers name."""
+        native = text_or_none(self.meta.get("id"))
+        copied = [text_or_none(name) for name in self.facts.get("copied_from", [])]
+        forked = text_or_none(self.meta.get("forked_from_id"))
+        return next((name for name in (*reversed(copied), forked, native) if name is not None), None)
 
     @property
     def is_new(self) -> bool:
@@ -115,8 +125,7 @@ class _Session:
         try:
             yield from list(self._episode(cut))
         except RecursionError:
-            reason = "nested too deep"
-            yield Reject(locator=self.locator, reason=reason, rule="malformed_record", records=self.records)
+            yield too_deep(self.locator, self.records)
 
     def _episode(self, cut: bool) -> Iterator[Reading]:
         builder = EpisodeBuilder()
@@ -142,7 +151,13 @@ class _Session:
                 {k: v for k, v in self.meta.items() if k not in ("base_instructions", "id")} | self.facts
             ),
         )
-        yield from close(builder, episode)
+        root = self.root if is_uuid(self.root) else None
+        yield from close(builder, with_decision_keys(episode, root, self._ids(episode)))
+
+    def _ids(self, episode: Episode) -> dict[int, str]:
+        """The items' ids, by the position of their messages."""
+        found = ((m.position, self.item_ids.get(m.locator.rpartition("#")[0])) for m in episode.messages)
+        return {position: own for position, own in found if own is not None}
 
 
 def _add(sessions: list[_Session], row: Any, locator: str) -> Reading | None:
@@ -151,7 +166,13 @@ def _add(sessions: list[_Session], row: Any, locator: str) -> Reading | None:
     payload = row.get("payload") if isinstance(row, dict) else None
     if not isinstance(kind, str) or not isinstance(payload, dict):
         reason = "line is no object with a type and a payload"
-        return Reject(locator=locator, reason=reason, rule="not_a_rollout_line", excerpt=excerpt(row))
+        return Reject(
+            locator=locator,
+            reason=reason,
+            rule="not_a_rollout_line",
+            detail=described(row),
+            excerpt=excerpt(row),
+        )
     time = micros(row.get("timestamp"))
     if kind == "session_meta":
         _add_meta(sessions, row, payload, locator, time)
@@ -186,6 +207,8 @@ def _add_line(
     session: _Session, kind: str, payload: dict[str, Any], where: str, time: int | None
 ) -> Reading | None:
     if kind == "response_item":
+        if payload.get("role") == "assistant" and (own := text_or_none(payload.get("id"))):
+            session.item_ids[where.rpartition("#")[0]] = own
         if session.state is not None and session.state[0] != "running" and _goes_on(payload):
             session.state = None
         return read_item(session.script, payload, where, time)
@@ -262,7 +285,7 @@ def _task(builder: EpisodeBuilder) -> str | None:
     for message in builder.messages:
         if message.role == "assistant":
             return None
-        if message.role == "user" and not (message.content or "").lstrip().startswith(_INJECTED):
+        if message.role == "user" and not (message.content or "").lstrip().startswith(INJECTED):
             return message.content
     return None
 

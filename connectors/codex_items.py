@@ -9,6 +9,7 @@ from logforge.connectors.arguments import Absent
 from logforge.connectors.base import at, excerpt
 from logforge.connectors.builder import Call
 from logforge.connectors.content import Text, read_content, text_of, text_or_none
+from logforge.connectors.rejects import described
 from logforge.connectors.turns import Answered, Transcript
 from logforge.schemas.episode import Reading, Reject, ResultStatus, Skip
 
@@ -128,4 +129,4 @@ def _number(text: str) -> float | None:
 
 
 def _bad(where: str, reason: str, rule: str, item: Any) -> Reject:
-    return Reject(locator=where, reason=reason, rule=rule, excerpt=excerpt(item))
+    return Reject(locator=where, reason=reason, rule=rule, detail=described(item), excerpt=excerpt(item))

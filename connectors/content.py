@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from logforge.connectors.base import excerpt
 from logforge.connectors.builder import Call
 from logforge.connectors.jsontext import canonical
+from logforge.connectors.rejects import described
 from logforge.schemas.episode import Reject
 
 CALL_BLOCKS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
@@ -160,7 +161,9 @@ def part_text(part: Any) -> str:
 
 def bad_part(where: str, reason: str, rule: str, found: Any) -> Reject:
     """A piece of a kept record that is set aside."""
-    return Reject(level="part", locator=where, reason=reason, rule=rule, excerpt=excerpt(found))
+    return Reject(
+        level="part", locator=where, reason=reason, rule=rule, detail=described(found), excerpt=excerpt(found)
+    )
 
 
 def text_or_none(value: Any) -> str | None:
@@ -175,9 +178,25 @@ def first_text(row: dict[str, Any], *keys: str) -> str | None:
     return next((text for key in keys if (text := text_or_none(row.get(key))) is not None), None)
 
 
+def place_of(row: dict[str, Any], key: str, where: str) -> str:
+    """Where the value of a key stands; the object's own place when it lacks the key."""
+    return f"{where}/{key}" if key in row else where
+
+
 def count_or_none(value: Any) -> int | None:
     """A count, when it is one and fits the store's 32 bits."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else None
+
+
+def cost_or_none(value: Any) -> float | None:
+    """What something cost in US dollars, as a number or text of one; None when it is none or below 0."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if known and 0 <= value < 1e12 else None
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import Head, Source, at, excerpt
+from logforge.connectors.base import Head, Source, at, excerpt, too_deep
 from logforge.connectors.builder import EpisodeBuilder, episode_id
 from logforge.connectors.content import text_or_none
 from logforge.connectors.gemini_turns import add_message
 from logforge.connectors.google_parts import CallOrder, read_parts, value_of
 from logforge.connectors.identity import is_uuid, native_or_content
 from logforge.connectors.jsontext import canonical
+from logforge.connectors.rejects import described
 from logforge.connectors.rows import close, first_user_text
 from logforge.schemas.episode import Duplicate, Ending, Reading, Reject, Skip
 
@@ -29,7 +30,7 @@ class GeminiCli:
     """Gemini CLI's session files."""
 
     name = "gemini_cli"
-    version = 1
+    version = 2
     record = "the document: one session; in a file of appended lines, one line"
     fills = ("thoughts", "tokens", "times")
 
@@ -100,8 +101,7 @@ class _Session:
         try:
             yield from list(_episode(self, source, records, cut))
         except RecursionError:
-            where, reason = self.locator, "nested too deep"
-            yield Reject(locator=where, reason=reason, rule="malformed_record", records=records)
+            yield too_deep(self.locator, records)
 
 
 def _add(sessions: list[_Session], row: Any, locator: str) -> Reading | None:
@@ -205,4 +205,6 @@ def _ending(builder: EpisodeBuilder, last: Any, cut: bool, states: set[str]) -> 
 
 
 def _bad(locator: str, reason: str, row: Any) -> Reject:
-    return Reject(locator=locator, reason=reason, rule="not_a_session", excerpt=excerpt(row))
+    return Reject(
+        locator=locator, reason=reason, rule="not_a_session", detail=described(row), excerpt=excerpt(row)
+    )

@@ -6,16 +6,18 @@ from typing import Any, NamedTuple
 
 from logforge.connectors.attributes import Attributes, Found, Row, rows_of
 from logforge.connectors.builder import Call
-from logforge.connectors.content import Answer, Text, bad_part, text_of, text_or_none
+from logforge.connectors.content import Answer, Text, bad_part, cost_or_none, text_of, text_or_none
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.openai_messages import tool_names
 from logforge.connectors.said import Said, Where, inside, read_message, read_messages
-from logforge.connectors.spans import Kind, Span, ToolRun
+from logforge.connectors.spans import Kind, Span, ToolRun, skip_reason
 from logforge.connectors.verdicts import Verdict
 from logforge.schemas.episode import Reject
 
 _MODEL = frozenset({"chat", "generate_content", "text_completion"})
 _KINDS: dict[str, Kind] = {"invoke_agent": "agent", "execute_tool": "tool", "invoke_workflow": "group"}
+OPERATIONS = frozenset({*_KINDS, "embeddings", "retrieval", "create_agent", "plan"})
+"""Operations whose spans are skipped under their own name when they belong to no run."""
 _HISTORY = ("system", "user", "assistant", "tool")
 EVALUATION = "gen_ai.evaluation.result"
 
@@ -52,17 +54,34 @@ def fill(span: Span, name: str, attributes: Attributes, events: list[Event]) -> 
         _fill_model(span, attributes, events)
 
 
+def hear(span: Span, events: list[Event]) -> None:
+    """Read the messages of a model span from its events alone, where it has none, and their verdicts."""
+    if not span.heard and not span.replies:
+        _hear(span, [], events)
+        span.finish = span.finish or (span.replies[0].finish if span.replies else None)
+    span.verdicts += verdicts(events)
+
+
+def _hear(span: Span, told: list[Attributes], events: list[Event]) -> None:
+    details = [e.attributes for e in events if e.name == "gen_ai.client.inference.operation.details"]
+    for attributes in [*told, *details]:
+        if not span.heard and not span.replies:
+            _read_parts(span, attributes)
+    if not span.heard and not span.replies:
+        _read_events(span, events)
+
+
 def _kind(name: str, attributes: Attributes, events: list[Event]) -> tuple[Kind, str]:
     operation = attributes.text("gen_ai.operation.name") or ""
     if operation in _MODEL:
         return "model", ""
     if operation in _KINDS:
-        return _KINDS[operation], f"{operation}_span"
+        return _KINDS[operation], skip_reason(operation, OPERATIONS)
     if operation:
-        return "other", f"{operation}_span"
+        return "other", skip_reason(operation, OPERATIONS)
     began = name.split(" ")[0]
     if began in _KINDS:
-        return _KINDS[began], f"{began}_span"
+        return _KINDS[began], skip_reason(began, OPERATIONS)
     if "gen_ai.tool.call.id" in attributes or "gen_ai.tool.call.arguments" in attributes:
         return "tool", ""
     messages = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt", "gen_ai.completion")
@@ -78,13 +97,10 @@ def _fill_model(span: Span, attributes: Attributes, events: list[Event]) -> None
     span.prompt_version = attributes.text("gen_ai.prompt.version", "gen_ai.prompt.name")
     span.tokens_in = attributes.count("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
     span.tokens_out = attributes.count("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
-    span.cost = attributes.number("gen_ai.usage.cost", "gen_ai.usage.total_cost", "gen_ai.cost.total_cost")
+    costs = ("gen_ai.usage.cost", "gen_ai.usage.total_cost", "gen_ai.cost.total_cost")
+    span.cost = cost_or_none(attributes.number(*costs))
+    _hear(span, [attributes], events)
     details = [e.attributes for e in events if e.name == "gen_ai.client.inference.operation.details"]
-    for told in [attributes, *details]:
-        if not span.heard and not span.replies:
-            _read_parts(span, told)
-    if not span.heard and not span.replies:
-        _read_events(span, events)
     if not span.heard and not span.replies:
         span.heard = _indexed(attributes, "gen_ai.prompt", "user", span.rejects)
         span.replies = _indexed(attributes, "gen_ai.completion", "assistant", span.rejects)

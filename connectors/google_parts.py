@@ -103,7 +103,8 @@ def read_call(parts: GoogleParts, call: Any, where: str) -> None:
 
 def read_response(response: dict[str, Any], where: str) -> Response:
     """A function response. {"output": text} and {"error": text} are the texts themselves."""
-    body, pointer, failed = response.get("response"), at(where, "/response"), None
+    pointer = at(where, "/response") if "response" in response else where
+    body, failed = response.get("response"), None
     if isinstance(body, dict) and len(body) == 1:
         key, value = next(iter(body.items()))
         if key in ("output", "error") and isinstance(value, str):

@@ -19,6 +19,7 @@ class Growing(Generic[T]):
     latest: T | None = None
     """The request that was added last."""
     _ends: dict[str, list[int]] = field(default_factory=dict)
+    _answered: dict[str, T] = field(default_factory=dict)
 
     def add(self, asked: Sequence[str], reply: Sequence[str], item: T) -> None:
         """Add a request: `asked` names its messages, `reply` the answer's (texts that are equal for equal messages).
@@ -38,9 +39,17 @@ class Growing(Generic[T]):
             self.chains.append([item])
         if ends[-1]:
             self._ends.setdefault(ends[-1], []).append(chain)
+        if reply:
+            self._answered.setdefault(ends[-1], item)
+
+    def told(self, asked: Sequence[str]) -> dict[int, T]:
+        """Which request got the answers among these messages, by their index, also where another conversation has it:
+        a conversation that branches off holds what was said before."""
+        names = enumerate(_prefixes(asked)[1:])
+        return {index: self._answered[name] for index, name in names if name in self._answered}
 
 
-def _prefixes(names: list[str]) -> list[str]:
+def _prefixes(names: Sequence[str]) -> list[str]:
     """One name for each beginning of the list; "" for the empty one, which continues nothing."""
     found = [""]
     for name in names:

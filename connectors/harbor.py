@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +37,7 @@ def result_beside(path: Path) -> list[Path]:
 def trial_of(source: Source) -> Trial | Reject | None:
     """The outcome of the source's trial, where its result was found beside it."""
     for path in source.companions:
-        label = posixpath.normpath(posixpath.join(posixpath.dirname(source.label), "..", path.name))
+        label = source.beside(path)
         document = Source(path, label).document()
         if isinstance(document, Reject):
             return document

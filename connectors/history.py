@@ -58,6 +58,8 @@ class History:
     builder: EpisodeBuilder = field(default_factory=EpisodeBuilder)
     judged: list[tuple[int, Verdict]] = field(default_factory=list)
     """Verdicts on single decisions, by the position of the turn or of the result."""
+    decided: dict[int, Span] = field(default_factory=dict)
+    """The model call that wrote a turn, by the turn's position; none for a turn that only later prompts show."""
     _waiting: list[_Waiting] = field(default_factory=list)
     _answered: set[str] = field(default_factory=set)
     _run_of: dict[int, Span] = field(default_factory=dict)
@@ -237,12 +239,15 @@ class History:
                 "model": span.model,
                 "tokens_in": span.tokens_in,
                 "tokens_out": span.tokens_out,
+                "cost_usd": span.cost,
             }
         if not calls and not said.texts and (said.thoughts or (said.finish is None and not own)):
             self.builder.message("assistant", None, said.place, **more)
             return
-        self.builder.turn(said.text, calls, said.place, **more)
+        self.builder.offer(span.tools if span is not None else None)
+        position = self.builder.turn(said.text, calls, said.place, **more)
         if own and span is not None:
+            self.decided[position] = span
             self._judge(span)
         if calls:
             self._waiting = [_Waiting(call, self._run_of.get(id(call))) for call in calls]

@@ -23,6 +23,7 @@ _ISSUES = (
 """Where harnesses put the issue; what stands around it differs between them, and between configurations of one."""
 _LEAD = re.compile(r"\A\s*(?:Task:|Consider the following PR description:)")
 _CHANCES = re.compile(r"\n[ \t]*You have \d+ chances to interact with the environment.*\Z", re.DOTALL)
+_SMITH_RUN = re.compile(r"(\S+__\S+\.[0-9a-f]{8}\.\S+)\.[0-9a-z]{8}_\d+")
 _RUN_NUMBER = re.compile(r"(\S+__\S+-\d+)_\d+")
 
 
@@ -48,6 +49,13 @@ def task_group(task: str | None) -> str | None:
     """The group of a task's text, the same in every format. Runs on one issue share it, whatever stands around it."""
     words = _CHANCES.sub("", _LEAD.sub("", issue_in(task) or task or "")).split()
     return episode_id("task", " ".join(words)) if words else None
+
+
+def run_task(name: str | None) -> str | None:
+    """The task of a run whose name ends with its number, such as `owner__repo-12_3` (SWE-bench's instances) or
+    `owner__repo.1d70d009.kind__abcdefgh.ijklmnop_1` (SWE-smith's, with a trajectory's own id); None for other names."""
+    made = _SMITH_RUN.fullmatch(name or "")
+    return made.group(1) if made else instance_task(name) if _RUN_NUMBER.fullmatch(name or "") else None
 
 
 def instance_task(instance: str | None) -> str | None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import BOM, Source, at, split_array
-from logforge.connectors.jsontext import NotJson, loads
+import msgspec
+
+from logforge.connectors.base import Source, at, too_deep
+from logforge.connectors.members import LONG_BYTES, Member, members
 from logforge.connectors.rows import reject
+from logforge.connectors.source import elements
 from logforge.schemas.episode import Reading, Reject, Skip
+
+_MEMBER_BYTES = 500  # no member, however short, takes less memory
 
 ReadInner = Callable[[Any, str, dict[str, Any]], Iterator[Reading]]
 """Reads one record (its parsed value, its locator, and the document around it)."""
-
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
-_LIST = re.compile(rb"\s*:\s*(?=\[)")
 
 
 class InnerList(NamedTuple):
@@ -26,20 +27,33 @@ class InnerList(NamedTuple):
     header: str
 
 
+class _Around(NamedTuple):
+    """The document around the list: its members, where the list's `[` stands, and what cannot be read behind it."""
+
+    header: dict[str, Any]
+    begin: int
+    damage: list[Reject]
+
+
 def read_inner(source: Source, inner: InnerList, read_record: ReadInner) -> Iterator[Reading]:
-    """Read a source record by record. A document cut off in its list still gives the elements that are whole."""
+    """Read a source record by record. A document cut off in its list still gives the elements that are whole.
+
+    Of a long document one element is held at a time, beside what stands around the list.
+    """
+    locator = source.sole_document()
+    if locator is not None and source.size > LONG_BYTES and (around := _around(source, locator, inner.key)):
+        yield from _listed(source, locator, inner, around, read_record)
+        return
     rows = source.records()
     first = next(rows, None)
     if first is None:
         return
     second = next(rows, None)
-    if second is None and isinstance(first[1], Reject) and (torn := _torn(source, inner.key)):
-        header, data = torn
-        for locator, element in split_array(data, at(first[0], f"/{inner.key}")):
-            yield from _guarded(element, locator, header, read_record)
+    if second is None and isinstance(first[1], Reject) and (around := _around(source, first[0], inner.key)):
+        yield from _listed(source, first[0], inner, around, read_record)
         return
-    for locator, row in chain((first,), () if second is None else (second,), rows):
-        yield from _document(locator, row, inner, read_record)
+    for where, row in chain((first,), () if second is None else (second,), rows):
+        yield from _document(where, row, inner, read_record)
 
 
 def _document(locator: str, row: Any, inner: InnerList, read_record: ReadInner) -> Iterator[Reading]:
@@ -54,33 +68,55 @@ def _document(locator: str, row: Any, inner: InnerList, read_record: ReadInner) 
         yield reject(locator, f"no list `{inner.key}`", "", row)
 
 
+def _listed(
+    source: Source, locator: str, inner: InnerList, around: _Around, read_record: ReadInner
+) -> Iterator[Reading]:
+    found = False
+    with source.path.open("rb") as file:
+        place = at(locator, f"/{inner.key}")
+        for where, element in elements(file, around.begin, place, source.max_record, with_rest=False):
+            found = True
+            yield from _guarded(element, where, around.header, read_record)
+    yield from around.damage
+    if not found and not any(damage.level == "record" for damage in around.damage):
+        yield from _document(locator, around.header, inner, read_record)
+
+
 def _guarded(element: Any, locator: str, document: dict[str, Any], read_record: ReadInner) -> list[Reading]:
     if isinstance(element, Reject):
         return [element]
     try:
         return list(read_record(element, locator, document))
     except RecursionError:
-        return [Reject(locator=locator, reason="nested too deep", rule="malformed_record")]
+        return [too_deep(locator)]
 
 
-def _torn(source: Source, key: str) -> tuple[dict[str, Any], bytes] | None:
-    """What stands before the list, and the bytes from its `[` on, of a document that is no JSON as a whole."""
-    data = source.content().removeprefix(BOM).lstrip()
-    depth, wanted = 0, f'"{key}"'.encode()
-    for match in _TOKEN.finditer(data):
-        token = match.group()
-        depth += (token in (b"{", b"[")) - (token in (b"}", b"]"))
-        begins = _LIST.match(data, match.end()) if depth == 1 and token == wanted else None
-        if begins:
-            return _header(data[: match.start()]), data[begins.end() :]
-    return None
+def _around(source: Source, locator: str, key: str) -> _Around | None:
+    """What stands around the list; None when there is no list, or more around it than one record may have.
 
-
-def _header(data: bytes) -> dict[str, Any]:
-    try:
-        return object_or_empty(loads(data.rstrip().removesuffix(b",") + b"}"))
-    except NotJson:
-        return {}
+    Damage behind the list may be records that cannot be told apart; before it, it is a part of what holds them.
+    """
+    header: dict[str, Any] = {}
+    damage: list[Reject] = []
+    with source.path.open("rb") as file:
+        others: list[Member] = []
+        begin, room = -1, source.max_record
+        for member in members(file, source.start, LONG_BYTES):
+            if begin < 0 and member.key == key and member.first == b"[":
+                begin = member.begin
+                continue
+            others.append(member)
+            room -= max(member.piece.size, _MEMBER_BYTES)
+            if room < 0:
+                return None
+        for member in others:
+            value = member.whole(file).read(locator, source.max_record)
+            if not isinstance(value, Reject):
+                header |= value
+            else:
+                level = "record" if member.begin > begin else "part"
+                damage.append(msgspec.structs.replace(value, level=level))
+    return _Around(header, begin, damage) if begin >= 0 else None
 
 
 def object_or_empty(value: Any) -> dict[str, Any]:

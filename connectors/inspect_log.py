@@ -16,6 +16,7 @@ from logforge.connectors.base import Head, Source, malformed
 from logforge.connectors.inner import InnerList, object_or_empty, read_inner
 from logforge.connectors.inspect_sample import read_sample
 from logforge.connectors.jsontext import NotJson, loads
+from logforge.connectors.rejects import too_long
 from logforge.schemas.episode import Reading, Reject, Skip
 from logforge.schemas.errors import MissingExtra
 
@@ -28,7 +29,7 @@ class InspectJson:
     """Inspect logs as JSON documents."""
 
     name = "inspect_json"
-    version = 1
+    version = 2
     record = "one element of `samples`: an item in one epoch"
     fills = ("outcome", "score", "tools", "thoughts", "tokens", "latency", "times")
 
@@ -55,7 +56,7 @@ class InspectEval:
 
     def __init__(self) -> None:
         # An archive that could not be read is read again once inspect_ai is there: its version is another then.
-        self.version = 2 if _knows_zstd() or find_spec("inspect_ai") else 1
+        self.version = 4 if _knows_zstd() or find_spec("inspect_ai") else 3
 
     def sniff(self, head: Head) -> float:
         """A zip archive with a header or a journal, or one cut off after the journal's beginning."""
@@ -77,18 +78,22 @@ class InspectEval:
             yield Reject(locator=source.label, reason=reason, rule="malformed_record", detail=str(error))
             return
         with archive:
-            yield from _read_archive(_Archive(archive, source.label), self.name)
+            yield from _read_archive(_Archive(archive, source.label, source.max_record), self.name)
 
 
 class _Archive(NamedTuple):
     zip: zipfile.ZipFile
     label: str
+    limit: int
+    """Bytes that a member may unpack to; zipfile gives no more than a member's header says."""
 
     def locator(self, name: str) -> str:
         return f"{self.label}!{name}#"
 
     def bytes_of(self, member: zipfile.ZipInfo) -> bytes | Reject:
         """A member's content. Raises MissingExtra."""
+        if member.file_size > self.limit:
+            return too_long(self.locator(member.filename), "document", member.file_size, self.limit, b"")
         try:
             return _decompressed(self.zip, member)
         except MissingExtra:
@@ -149,7 +154,7 @@ def _read_member(
     except NotJson as error:
         return [malformed(locator, error, data)]
     except RecursionError:
-        return [Reject(locator=locator, reason="nested too deep", rule="malformed_record")]
+        return [Reject(locator=locator, reason="nested too deep", rule="nested_too_deep")]
 
 
 def _needs_extra(locator: str, error: MissingExtra, records: int) -> Reject:

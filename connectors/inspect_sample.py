@@ -63,7 +63,6 @@ def _episode(
         model=model,
         policy_id=model,
         temperature=_temperature(header, run),
-        tools=talk.tools,
         success={0.0: False, 1.0: True}.get(score) if score is not None else None,
         score=score,
         reference=target if isinstance(target, str) and target else canonical(target) if target else None,

@@ -66,21 +66,26 @@ class Events:
     def __init__(self, sample: dict[str, Any]) -> None:
         self._made: dict[str, dict[str, Any]] = {}
         self._ran: dict[str, float] = {}
-        said = {object_or_empty(message).get("id") for message in _listed(sample.get("messages")) if message}
-        offered: list[list[str] | None] = []
+        said = {
+            text_or_none(object_or_empty(message).get("id"))
+            for message in _listed(sample.get("messages"))
+            if message
+        }
         for event in _listed(sample.get("events")):
             kind = event.get("event")
             if kind == "model" and (made := _generated(event)) in said and made is not None:
                 self._made[made] = event
-                offered.append(tool_names(event.get("tools")))
             elif kind == "tool" and (call := text_or_none(event.get("id"))) is not None:
                 seconds = first_number(event, "working_time")
                 self._ran |= {} if seconds is None or seconds < 0 else {call: seconds}
         self._output = object_or_empty(sample.get("output"))
         self._last = next((m for m in reversed([*_listed(sample.get("messages"))]) if _is_turn(m)), None)
-        known = [names for names in offered if names is not None]
-        self.tools = sorted({name for names in known for name in names}) if known else None
-        """Names of the tools offered to the agent in any of its turns; None when no event tells."""
+
+    def offered(self, message: dict[str, Any]) -> list[str] | None:
+        """Names of the tools offered when a message was generated; None when no event tells."""
+        made_by = message.get("id")
+        event = self._made.get(made_by) if isinstance(made_by, str) else None
+        return None if event is None else tool_names(event.get("tools"))
 
     def of_message(self, message: dict[str, Any]) -> dict[str, Any]:
         """Further fields of a generated message, as the log has it."""
@@ -133,12 +138,7 @@ class Talk:
         self.events = Events(sample)
         self.parse_errors: dict[str, str] = {}
         self._by_provider: set[str] = set()
-
-    @property
-    def tools(self) -> list[str] | None:
-        """Names of the tools offered, those that the model's provider ran itself among them; None when unknown."""
-        offered = self.events.tools
-        return None if offered is None else sorted({*offered, *self._by_provider})
+        """Tools that the model's provider ran itself so far: on offer since, though the lists may not name them."""
 
     def add(self, message: Any, where: str) -> None:
         """Take one message."""
@@ -160,6 +160,8 @@ class Talk:
     def _turn(self, message: dict[str, Any], where: str, place: str, known: dict[str, Any]) -> None:
         content = message.get("content")
         parts = read_parts(content, at(where, "/content"))
+        if (offered := self.events.offered(message)) is not None:
+            self.builder.offer(sorted({*offered, *self._by_provider}))
         calls = parts.calls + calls_of(message, where, self.builder.rejects)
         self.builder.rejects += parts.rejects
         self._by_provider |= {call.name for call in parts.calls}
@@ -214,7 +216,7 @@ def _read_part(parts: Parts, block: Any, where: str) -> None:
         parts.thoughts.append(Text(text_or_none(thought) or "[reasoning]", where))
     elif kind == "tool_use" and (name := text_or_none(block.get("name"))):
         call_id, error = text_or_none(block.get("id")), text_or_none(block.get("error"))
-        parts.calls.append(Call(name, block.get("arguments"), call_id, where))
+        parts.calls.append(Call(name, block.get("arguments"), call_id, where, offered=True))
         if error or "result" in block:
             place = f"{where}/error" if error else f"{where}/result"
             parts.answers.append(Answer(call_id, error or text_of(block["result"]), bool(error), place))

@@ -41,7 +41,7 @@ class Intercode:
     """InterCode's results of models."""
 
     name = "intercode"
-    version = 1
+    version = 2
     record = "one entry of the document: a run on a task"
     fills = ("outcome", "score", "rewards", "thoughts")
 
@@ -51,7 +51,7 @@ class Intercode:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per entry."""
-        name = PurePath(source.label).name
+        name = source.place.name
         yield from read_keyed(source, lambda key, entry, locator: self._entry(key, entry, locator, name))
 
     def _entry(self, key: str, entry: dict[str, Any], locator: str, name: str) -> Iterator[Reading]:
@@ -91,7 +91,7 @@ class IntercodeHuman:
     """InterCode's runs of people."""
 
     name = "intercode_human"
-    version = 1
+    version = 2
     record = "one entry of the document: a person's run on a task"
     fills = ("outcome", "score")
 

@@ -1,4 +1,4 @@
-"""JSON as logs hold it: exact integers of any size, lone surrogates and NaN made harmless, canonical text out."""
+"""JSON as logs hold it: exact integers, lone surrogates and NaN made harmless, a limit on depth, canonical text out."""
 
 from __future__ import annotations
 
@@ -9,24 +9,59 @@ from typing import Any
 
 import msgspec
 
+from logforge.connectors.brackets import BLOCK, deepest, openings
+
+MAX_DEPTH = 200
+"""Deeper nesting is refused, so that whatever walks a value never meets Python's own limit (1,000 calls)."""
+
 _decode = msgspec.json.decode
 _encode = msgspec.json.Encoder(order="sorted").encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class NotJson(ValueError):
-    """The bytes are no JSON document; the message says where and why."""
+    """The bytes are no JSON document, or none that is read; the message says where and why.
+
+    `rule` and `reason` name the kind for a Reject.
+    """
+
+    rule = "malformed_record"
+    reason = "not valid JSON (cut off or damaged)"
 
 
-def loads(data: bytes | str) -> Any:
+class TooDeep(NotJson):
+    """Objects and lists that hold one another more than MAX_DEPTH levels deep."""
+
+    rule = "nested_too_deep"
+    reason = f"nested more than {MAX_DEPTH} levels deep"
+
+
+class LongNumber(NotJson):
+    """An integer of more digits than Python converts (4,300): no log means that, and the time grows with their square."""
+
+    rule = "number_too_long"
+    reason = "an integer of more than 4,300 digits"
+
+
+class SeveralDocuments(NotJson):
+    """One document directly behind another: two writers, or a pretty-printed stream."""
+
+    rule = "several_documents"
+    reason = "one JSON document directly behind another; `jq -c .` writes each on a line of its own"
+
+
+def loads(data: bytes | str, *, is_shallow: bool = False) -> Any:
     """Parse one JSON document. Integers stay exact; a lone surrogate becomes U+FFFD; NaN and infinities become None.
 
-    Raises NotJson. Nesting beyond Python's recursion limit is NotJson too.
+    Raises NotJson; for what is nested more than MAX_DEPTH levels deep TooDeep. `is_shallow` says that it is not.
     """
     try:
-        return _decode(data)
+        value = _decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return _loads_lenient(data)
+        value = _loads_lenient(data)
+    if not is_shallow and openings(data) > MAX_DEPTH and _is_deep(value, data):
+        raise _too_deep(data)
+    return value
 
 
 def _loads_lenient(data: bytes | str) -> Any:
@@ -37,9 +72,35 @@ def _loads_lenient(data: bytes | str) -> Any:
     except UnicodeDecodeError as error:
         raise NotJson(f"not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
-        raise NotJson(f"{error.msg} at character {error.pos}") from None
-    except (RecursionError, ValueError) as error:
-        raise NotJson(f"too deep or too large: {type(error).__name__}") from None
+        follows = error.msg == "Extra data" and error.doc[error.pos] in "{["
+        kind = SeveralDocuments if follows else NotJson
+        raise kind(f"{error.msg.removesuffix(' at')} at character {error.pos}") from None
+    except RecursionError:
+        raise _too_deep(data) from None
+    except ValueError as error:  # that of int(), which json.loads lets through
+        raise LongNumber(str(error).partition(";")[0]) from None
+
+
+def _is_deep(value: Any, data: bytes | str) -> bool:
+    """Look at the bytes of a long text; else at the value level by level, which needs no call for each."""
+    if len(data) > BLOCK and isinstance(data, bytes):
+        return deepest(data) > MAX_DEPTH
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for held in level
+            for item in (held.values() if type(held) is dict else held)
+            if type(item) is dict or type(item) is list
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _too_deep(data: bytes | str) -> TooDeep:
+    levels = deepest(data if isinstance(data, bytes) else data.encode("utf-8", "replace"))
+    return TooDeep(f"{levels:,} levels, the limit is {MAX_DEPTH}")
 
 
 def _no_constant(_: str) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import BOM, Head, Source, at, malformed
-from logforge.connectors.jsontext import NotJson, loads
+from logforge.connectors.base import Head, Source, too_deep
+from logforge.connectors.members import LONG_BYTES, members, pointer
 from logforge.connectors.rows import reject
 from logforge.schemas.episode import Reading, Reject, Skip
 
 ReadEntry = Callable[[str, Any, str], Iterator[Reading]]
 """Reads one record (its key, its parsed value and its locator)."""
-
-_SPLIT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]', re.DOTALL)
-_KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:')
 
 
 class _Entry(NamedTuple):
@@ -30,21 +27,32 @@ def entry_keys(head: Head) -> list[set[str]]:
 
 
 def read_keyed(source: Source, read_entry: ReadEntry) -> Iterator[Reading]:
-    """Read a source entry by entry. A document that is cut off or damaged still gives the entries that are whole."""
-    rows = _rows(source)
-    torn = [] if any(isinstance(row, dict) for _, row in rows) else _torn(source, rows)
-    for key, value, locator in torn:
-        yield from [value] if isinstance(value, Reject) else _guarded(key, value, locator, read_entry)
-    for locator, row in () if torn else rows:
-        if isinstance(row, Reject):
-            yield row
-        elif isinstance(row, dict) and row:
-            for key, value in row.items():
-                yield from _guarded(key, value, pointer(locator, key), read_entry)
-        elif row == {}:
-            yield Skip(reason="empty_document")
-        else:
-            yield reject(locator, "no object of records by their id", "", row)
+    """Read a source entry by entry. A document that is cut off or damaged still gives the entries that are whole.
+
+    Of a long document one entry is held at a time.
+    """
+    locator = source.sole_document()
+    long = locator is not None and source.size > LONG_BYTES
+    rows = [] if long else _rows(source)
+    whole = any(isinstance(row, dict) for _, row in rows)
+    torn = None if whole else _entries(source, locator or (rows[0][0] if rows else ""))
+    for key, value, where in torn or ():
+        yield from [value] if isinstance(value, Reject) else _guarded(key, value, where, read_entry)
+    if torn is None:
+        for where, row in rows or source.records():
+            yield from _document(where, row, read_entry)
+
+
+def _document(locator: str, row: Any, read_entry: ReadEntry) -> Iterator[Reading]:
+    if isinstance(row, Reject):
+        yield row
+    elif isinstance(row, dict) and row:
+        for key, value in row.items():
+            yield from _guarded(key, value, pointer(locator, key), read_entry)
+    elif row == {}:
+        yield Skip(reason="empty_document")
+    else:
+        yield reject(locator, "no object of records by their id", "", row)
 
 
 def _rows(source: Source) -> list[tuple[str, Any | Reject]]:
@@ -55,56 +63,33 @@ def _rows(source: Source) -> list[tuple[str, Any | Reject]]:
     return rows
 
 
-def pointer(locator: str, key: str) -> str:
-    """The locator of an object's entry; `~` and `/` in the key are escaped (RFC 6901)."""
-    return at(locator, "/" + key.replace("~", "~0").replace("/", "~1"))
-
-
 def _guarded(key: str, value: Any, locator: str, read_entry: ReadEntry) -> list[Reading]:
     if not isinstance(value, dict):
         return [reject(locator, "the entry is no object", "", value)]
     try:
         return list(read_entry(key, value, locator))
     except RecursionError:
-        return [Reject(locator=locator, reason="nested too deep", rule="malformed_record")]
+        return [too_deep(locator)]
 
 
-def _torn(source: Source, rows: list[tuple[str, Any | Reject]]) -> list[_Entry]:
-    """The entries of a damaged document, each parsed on its own; none when not one of them is whole."""
-    data = source.content().removeprefix(BOM).lstrip()
-    found = list(_split(data, rows[0][0] if rows else ""))
-    return found if any(not isinstance(entry.value, Reject) for entry in found) else []
+def _entries(source: Source, locator: str) -> Iterator[_Entry] | None:
+    """The entries of a document that begins with `{`, each parsed on its own; None when not one of them is whole."""
+    if source.first_byte() != b"{":
+        return None
+    entries = _split(source, locator)
+    damaged: list[_Entry] = []
+    for entry in entries:
+        if not isinstance(entry.value, Reject):
+            return chain(damaged, [entry], entries)
+        damaged.append(entry)
+    return None
 
 
-def _split(data: bytes, locator: str) -> Iterator[_Entry]:
-    """Key and value of each entry, told apart by bytes: brackets, and commas outside strings. `data` begins with its `{`."""
-    depth, start = 0, 1
-    for match in _SPLIT.finditer(data if data[:1] == b"{" else b""):
-        token = match.group()
-        depth += (token in (b"{", b"[")) - (token in (b"}", b"]"))
-        if depth == 0 or (token == b"," and depth == 1):
-            yield from _entry(data[start : match.start()], locator)
-            start = match.end()
-        if depth == 0:
-            break
-    yield from _entry(data[start:], locator)
-
-
-def _entry(data: bytes, locator: str) -> Iterator[_Entry]:
-    if not data.strip():
-        return
-    try:
-        for key, value in loads(b"{" + data + b"}").items():
-            yield _Entry(key, value, pointer(locator, key))
-    except NotJson as error:
-        begun = _KEY.match(data)
-        key = _text(begun.group(1)) if begun else ""
-        where = pointer(locator, key) if begun else locator
-        yield _Entry(key, malformed(where, error, data.strip()), where)
-
-
-def _text(data: bytes) -> str:
-    try:
-        return str(loads(data))
-    except NotJson:
-        return data[1:-1].decode("utf-8", "replace")
+def _split(source: Source, locator: str) -> Iterator[_Entry]:
+    with source.path.open("rb") as file:
+        for member in members(file, source.start, source.max_record):
+            found = member.read(locator, source.max_record)
+            if isinstance(found, Reject):
+                yield _Entry(member.key or "", found, found.locator)
+            else:
+                yield from (_Entry(key, value, pointer(locator, key)) for key, value in found.items())

@@ -6,7 +6,6 @@ is one source, because a trace and its scores may lie in files of different time
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +14,20 @@ from typing import Any
 from logforge.connectors.attributes import number_of
 from logforge.connectors.base import Head, Source, at, excerpt
 from logforge.connectors.builder import Call
-from logforge.connectors.content import Text, count_or_none, first_text, micros, text_of, text_or_none
+from logforge.connectors.content import (
+    Text,
+    cost_or_none,
+    count_or_none,
+    first_text,
+    micros,
+    text_of,
+    text_or_none,
+)
 from logforge.connectors.openai_messages import tool_names
 from logforge.connectors.plain_rows import plain_rows
+from logforge.connectors.rejects import described
 from logforge.connectors.said import Said, Where, inside, read_messages
-from logforge.connectors.spans import Kind, Span, ToolRun
+from logforge.connectors.spans import Kind, Span, ToolRun, skip_reason
 from logforge.connectors.table_rows import columns_of
 from logforge.connectors.traces import Traces
 from logforge.connectors.verdicts import Verdict
@@ -35,6 +43,8 @@ _KINDS: dict[str, Kind] = {
     "SPAN": "group",
     "CHAIN": "group",
 }
+TYPES = frozenset("span generation event agent tool chain retriever evaluator embedding guardrail".split())
+"""Types of observations that are skipped under their own name when they belong to no run."""
 _FOLDERS = ("observations_v2", "observations", "scores", "traces")
 _SUFFIXES = frozenset({".json", ".jsonl", ".csv", ".parquet"})
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -45,9 +55,9 @@ class Langfuse:
     """Langfuse's blob storage export, and rows of its API."""
 
     name = "langfuse"
-    version = 1
+    version = 2
     record = "one row: an observation, a score or a trace"
-    fills = ("tools", "tokens", "latency", "times")
+    fills = ("outcome", "score", "tools", "tokens", "cost", "latency", "times")
 
     def sniff(self, head: Head) -> float:
         """The columns that observations, scores or traces of an export have."""
@@ -72,7 +82,7 @@ class Langfuse:
                 try:
                     reading = export.add(row, locator)
                 except RecursionError:
-                    reading = Reject(locator=locator, reason="nested too deep", rule="malformed_record")
+                    reading = Reject(locator=locator, reason="nested too deep", rule="nested_too_deep")
                 if reading is not None:
                     yield reading
         yield from export.episodes()
@@ -120,10 +130,8 @@ def _speaks(path: Path) -> bool:
 
 def _parts(source: Source) -> Iterator[Source]:
     """The companions, with labels beside the source's own."""
-    home = posixpath.dirname(source.label)
     for path in source.companions:
-        near = path.name if path.parent == source.path.parent else f"../{path.parent.name}/{path.name}"
-        yield Source(path, posixpath.normpath(posixpath.join(home, near)))
+        yield Source(path, source.beside(path), max_record=source.max_record)
 
 
 class _Export:
@@ -156,6 +164,7 @@ class _Export:
             locator=locator,
             reason="neither an observation, a score nor a trace",
             rule="not_a_span",
+            detail=described(raw),
             excerpt=excerpt(raw),
         )
 
@@ -218,6 +227,7 @@ class _Export:
                 locator=locator,
                 reason="a score of a trace that is not in this source",
                 rule="verdict_without_run",
+                detail=described(row),
                 excerpt=excerpt(row),
             )
         span = Span(trace, None, None, "group", locator, verdicts=[verdict._replace(scope="trace")])
@@ -244,9 +254,8 @@ class _Places:
 def _observation(row: dict[str, Any], trace: str, own: str | None, places: _Places) -> Span:
     named = (text_or_none(row.get("type")) or "").upper()
     parent = text_or_none(row.get("parent_observation_id"))
-    span = Span(
-        trace, own, parent, _KINDS.get(named, "other"), places.locator, f"{named.lower()}_observation"
-    )
+    reason = skip_reason(named.lower(), TYPES, "observation")
+    span = Span(trace, own, parent, _KINDS.get(named, "other"), places.locator, reason)
     span.name = text_or_none(row.get("name"))
     span.start, span.end = micros(row.get("start_time")), micros(row.get("end_time"))
     span.failed = True if text_or_none(row.get("level")) == "ERROR" else None
@@ -280,7 +289,7 @@ def _fill_model(span: Span, row: dict[str, Any], places: _Places) -> None:
     if isinstance(usage, dict):
         span.tokens_in = _count(usage.get("input", usage.get("prompt_tokens")))
         span.tokens_out = _count(usage.get("output", usage.get("completion_tokens")))
-    span.cost = number_of(row.get("total_cost"))
+    span.cost = cost_or_none(row.get("total_cost"))
     prompt, version = text_or_none(row.get("prompt_name")), text_or_none(row.get("prompt_version"))
     span.prompt_version = ":".join(part for part in (prompt, version) if part) or None
     span.heard = read_messages(row.get("input"), places.of("input"), "user", span.rejects)

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from logforge.connectors.base import Head, Source
-from logforge.connectors.builder import EpisodeBuilder, episode_id, parse_arguments
-from logforge.connectors.content import count_or_none, first_text, micros, text_of, text_or_none
+from logforge.connectors.builder import EpisodeBuilder, episode_id
+from logforge.connectors.content import cost_or_none, count_or_none, first_text, micros, text_or_none
 from logforge.connectors.growing import Growing
 from logforge.connectors.identity import native_or_content
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.langsmith_runs import Run, Runs, answers_of, is_run, messages_of
-from logforge.connectors.openai_messages import add_message, calls_of, tool_names
+from logforge.connectors.openai_messages import add_message, message_name, offer_requested
 from logforge.connectors.rows import close, first_number, first_user_text, reject
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
@@ -29,9 +29,9 @@ class LangsmithRuns:
     """LangSmith's run logs."""
 
     name = "langsmith_runs"
-    version = 1
+    version = 2
     record = "one batch of runs (a document or line), or one run"
-    fills = ("tools", "tokens", "times")
+    fills = ("tools", "tokens", "cost", "times")
 
     def sniff(self, head: Head) -> float:
         """A batch whose runs have a trace, or a run itself."""
@@ -58,17 +58,20 @@ class LangsmithRuns:
                 return None
             return reject(locator, "neither a batch of runs nor a run", "", row)
         except RecursionError:
-            return Reject(locator=locator, reason="nested too deep", rule="malformed_record")
+            return Reject(locator=locator, reason="nested too deep", rule="nested_too_deep")
 
 
 def _account(runs: Runs, readings: list[tuple[Reading, list[Run]]]) -> Iterator[Reading]:
     """Each record counts for the first episode that has a run of it. One without any is set aside or skipped."""
-    owners: dict[str, str] = {}
+    owners: dict[str, str | None] = {}
     for reading, used in readings:
-        if isinstance(reading, Episode):
+        if isinstance(reading, Episode) or (isinstance(reading, Reject) and reading.level == "record"):
             taken = {record for run in used for record in run.records if record not in owners}
             owners |= dict.fromkeys(taken, reading.episode_id)
-            yield msgspec.structs.replace(reading, records=len(taken))
+            if isinstance(reading, Episode) or taken:
+                yield msgspec.structs.replace(reading, records=len(taken))
+            else:
+                yield msgspec.structs.replace(reading, level="part", records=1)
         elif isinstance(reading, Reject):
             yield reading
     for record in runs.records:
@@ -87,8 +90,8 @@ def _read_trace(trace: list[Run]) -> list[tuple[Reading, list[Run]]]:
     talks = talks or [run for run in trace if messages_of(run)][:1]
     growing: Growing[Run] = Growing()
     for run in talks:
-        asked = [_essence(message) for message, _ in messages_of(run)]
-        growing.add(asked, [_essence(message) for message, _ in answers_of(run)], run)
+        asked = [message_name(message) for message, _ in messages_of(run)]
+        growing.add(asked, [message_name(message) for message, _ in answers_of(run)], run)
     found: list[tuple[Reading, list[Run]]] = []
     for number, chain in enumerate(growing.chains):
         used = trace if not number else chain
@@ -96,22 +99,9 @@ def _read_trace(trace: list[Run]) -> list[tuple[Reading, list[Run]]]:
             readings = list(_episode(chain, trace, number))
         except RecursionError:
             where = chain[0].locator
-            readings = [
-                Reject(level="part", locator=where, reason="nested too deep", rule="malformed_record")
-            ]
+            readings = [Reject(level="part", locator=where, reason="nested too deep", rule="nested_too_deep")]
         found += [(reading, used) for reading in readings]
     return found
-
-
-def _essence(message: Any) -> str:
-    """A text that is equal for equal messages: an answer has keys that it loses when it is sent again."""
-    if not isinstance(message, dict):
-        return canonical(message)
-    calls = [
-        (call.name, call.call_id, parse_arguments(call.arguments)[0]) for call in calls_of(message, "", [])
-    ]
-    text = text_of(message.get("content")) or ""
-    return canonical([message.get("role"), text, calls, message.get("tool_call_id")])
 
 
 def _episode(chain: list[Run], trace: list[Run], number: int) -> Iterator[Reading]:
@@ -121,7 +111,7 @@ def _episode(chain: list[Run], trace: list[Run], number: int) -> Iterator[Readin
     ending, reason = _ending(builder, last)
     whole = native_or_content(LangsmithRuns.name, first.trace, trace[0].fields)
     below = number and _below_tool(first, {run.id: run for run in trace})
-    model = _model(last)
+    model = next((name for run in chain if (name := _model(run))), None)
     facts = {"name": first.get("name"), "project": first.get("session_name"), "tags": first.get("tags")}
     episode = builder.finish(
         id=episode_id(LangsmithRuns.name, whole, first.id) if number else whole,
@@ -138,8 +128,7 @@ def _episode(chain: list[Run], trace: list[Run], number: int) -> Iterator[Readin
         user_id=first_text(first.metadata, "user_id"),
         model=model,
         policy_id=model,
-        temperature=first_number(_settings(last), "temperature", "ls_temperature"),
-        tools=tool_names(_settings(last).get("tools")),
+        temperature=first_number(_settings(first), "temperature", "ls_temperature"),
         started_at=micros(first.get("start_time")),
         ended_at=micros(last.get("end_time")),
         metadata=canonical({k: v for k, v in facts.items() if v} | {"metadata": first.metadata}),
@@ -150,6 +139,7 @@ def _episode(chain: list[Run], trace: list[Run], number: int) -> Iterator[Readin
 def _add_conversation(builder: EpisodeBuilder, chain: list[Run]) -> None:
     """The last run's messages and its answer; each answer with the usage that its own run told."""
     told = {len(messages_of(run)): run for run in chain}
+    offer_requested(builder, _settings(chain[0]))
     for index, (message, where) in enumerate(messages_of(chain[-1])):
         _add(builder, message, where, told.get(index))
     for message, where in answers_of(chain[-1]):
@@ -158,6 +148,8 @@ def _add_conversation(builder: EpisodeBuilder, chain: list[Run]) -> None:
 
 def _add(builder: EpisodeBuilder, message: Any, where: str, told: Run | None) -> None:
     before = len(builder.messages)
+    if told is not None:
+        offer_requested(builder, _settings(told))
     add_message(builder, message, where)
     if told is None or len(builder.messages) == before or builder.messages[-1].role != "assistant":
         return
@@ -167,6 +159,7 @@ def _add(builder: EpisodeBuilder, message: Any, where: str, told: Run | None) ->
         model=_model(told),
         tokens_in=count_or_none(asked),
         tokens_out=count_or_none(said),
+        cost_usd=cost_or_none(told.get("total_cost")),
         created_at=micros(told.get("end_time")),
     )
 
@@ -181,7 +174,8 @@ def _settings(run: Run) -> dict[str, Any]:
     """How the model was called: what the request says, then the invocation, then LangSmith's own notes."""
     extra = run.get("extra")
     invoked = extra.get("invocation_params") if isinstance(extra, dict) else None
-    named = {k: v for k, v in run.inputs.items() if k in ("model", "temperature", "tools") and v is not None}
+    given = ("model", "temperature", "tools", "tool_choice")
+    named = {k: v for k, v in run.inputs.items() if k in given and v is not None}
     return run.metadata | (invoked if isinstance(invoked, dict) else {}) | named
 
 

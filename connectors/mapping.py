@@ -21,15 +21,15 @@ from logforge.connectors.mapping_paths import Spot
 from logforge.connectors.mapping_spec import Fields, MappingSpec, parse_mapping
 from logforge.connectors.mapping_steps import Gathered, add_steps
 from logforge.connectors.mapping_turns import Rewards, rewarded
-from logforge.connectors.openai_messages import tool_names
 from logforge.connectors.plain_rows import plain_rows
 from logforge.connectors.rows import close, first_user_text, reject
-from logforge.connectors.said import inside
 from logforge.connectors.table_rows import columns_of
 from logforge.connectors.textfile import read_text
 from logforge.schemas.episode import Ending, Reading, Reject, Skip
 
 _NOTHING: Fields = {}
+_VERSION = 2
+"""To be counted up when what a mapping gives changes."""
 _FILLS = {
     "success": "outcome",
     "score": "score",
@@ -38,6 +38,7 @@ _FILLS = {
     "thought": "thoughts",
     "tokens_in": "tokens",
     "tokens_out": "tokens",
+    "cost": "cost",
     "latency": "latency",
     "time": "times",
     "started": "times",
@@ -48,7 +49,7 @@ _FILLS = {
 def load_mapping(path: str | Path) -> MappingConnector:
     """The connector that a mapping file describes. Raises SpecError, listing every problem with its line."""
     text = read_text(path)
-    return MappingConnector(parse_mapping(text, str(path)), zlib.crc32(text.encode()) & 0x7FFFFFFF)
+    return MappingConnector(parse_mapping(text, str(path)), zlib.crc32(text.encode(), _VERSION) & 0x7FFFFFFF)
 
 
 @dataclass
@@ -106,7 +107,7 @@ class MappingConnector:
         try:
             return list(readings)
         except RecursionError:
-            reason, rule = "nested too deep", "malformed_record"
+            reason, rule = "nested too deep", "nested_too_deep"
             return [Reject(locator=record.locator, reason=reason, rule=rule, records=len(rows))]
 
     def _read_record(self, record: Spot, gathered: Gathered) -> Iterator[Reading]:
@@ -194,9 +195,10 @@ class _Run:
             policy_id=first.word(wanted("policy")) or model,
             model=model,
             temperature=first.number(wanted("temperature")),
-            tools=self._tools(),
+            tools=first.names(wanted("tools")),
             success=success,
             score=score,
+            cost_usd=first.cost(wanted("cost")),
             reference=first.text(wanted("reference")),
             metadata=self._metadata(),
             **{key: value for key, value in more.items() if value is not None},
@@ -239,18 +241,6 @@ class _Run:
         if last == "assistant":
             return "terminal", "end of conversation"
         return "truncated", "the log stops before the agent's answer"
-
-    def _tools(self) -> list[str] | None:
-        wanted, first = self.spec.episode.get("tools"), self.rows[0]
-        if wanted is None:
-            return None
-        spots = wanted.every(first.record, first.record)
-        found = [inside(first.take(spot), spot.where)[0] for spot in spots]
-        if not found and wanted.default is not None:
-            found = [wanted.default]
-        if not found:
-            return None
-        return tool_names(found[0] if len(found) == 1 and isinstance(found[0], list) else found)
 
     def _metadata(self) -> str:
         """What nothing read: of a record its rest, of rows their columns (one value where all agree, else a list)."""

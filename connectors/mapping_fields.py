@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 from logforge.connectors.attributes import number_of
 from logforge.connectors.base import excerpt
-from logforge.connectors.content import text_or_none
+from logforge.connectors.content import cost_or_none, text_or_none
 from logforge.connectors.mapping_paths import Spot, Trail
 from logforge.connectors.mapping_spec import Expression
 from logforge.connectors.mapping_values import count_in, failed_in, micros_in, text_in, truth_in
+from logforge.connectors.openai_messages import tool_names
 from logforge.connectors.said import inside
 from logforge.schemas.episode import Reject
 
@@ -82,6 +83,22 @@ class FieldReader:
     def count(self, wanted: Expression | None, here: Spot | None = None) -> int | None:
         """A whole number, not negative."""
         return self._typed(wanted, here, count_in, "no count")
+
+    def cost(self, wanted: Expression | None, here: Spot | None = None) -> float | None:
+        """US dollars, not negative."""
+        return self._typed(wanted, here, cost_or_none, "no cost")
+
+    def names(self, wanted: Expression | None, here: Spot | None = None) -> list[str] | None:
+        """Names of tools, from names or definitions: one list of them, or all that the path leads to."""
+        if wanted is None:
+            return None
+        spots = wanted.every(here or self.record, self.record)
+        found = [inside(self.take(spot), spot.where)[0] for spot in spots]
+        if not found and wanted.default is not None:
+            found = [wanted.default]
+        if not found:
+            return None
+        return tool_names(found[0] if len(found) == 1 and isinstance(found[0], list) else found)
 
     def truth(self, wanted: Expression | None, here: Spot | None = None) -> bool | None:
         """True or false."""

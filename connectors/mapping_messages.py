@@ -101,11 +101,13 @@ class Talk:
             turn.say(text, reader.text(fields.get("thought"), here), place)
             turn.pay(reader.number(fields.get("reward"), here))
         time = self._first("time", reader.time, messages)
+        self.builder.offer(self._first("tools", reader.names, messages))
         more: dict[str, Any] = {
             "created_at": time,
             "model": self._first("model", reader.word, messages),
             "tokens_in": self._first("tokens_in", reader.count, messages),
             "tokens_out": self._first("tokens_out", reader.count, messages),
+            "cost_usd": self._first("cost", reader.cost, messages),
         }
         if bad and not turn.calls:
             self.builder.message("assistant", turn.text, turn.place, thought=turn.thought, **more)

@@ -32,6 +32,7 @@ EPISODE = (
         "tools",
         "success",
         "score",
+        "cost",
         "reference",
         "ending",
         "terminated",
@@ -42,7 +43,8 @@ EPISODE = (
     ),
 )
 MESSAGES = (
-    *("path", "role", "content", "thought", "time", "model", "tokens_in", "tokens_out", "reward"),
+    *("path", "role", "content", "thought", "time", "model", "tokens_in", "tokens_out", "cost"),
+    *("reward", "tools"),
     *("call_id", "error", "turn", "skip", "calls", "results"),
 )
 CALLS = ("path", "name", "arguments", "id")
@@ -146,13 +148,14 @@ def parse_mapping(text: str, path: str) -> MappingSpec:
     return _Reader(marked, path).spec()
 
 
-_BARE = re.compile(r"""[{\[].*?(?<=[\s{\[,])\$[^\s'",{}\]]*\[""")
+# From the first bracket on: looked for behind each of them, a long line of brackets would take forever.
+_BARE = re.compile(r"""[^{\[]*+[{\[].*?(?<=[\s{\[,])\$[^\s'",{}\]]*\[""")
 
 
 def _hinted(problem: Problem, text: str) -> Problem:
     """Inside braces YAML takes the [ of a bare path for a list of its own, and says something else."""
     line = text.splitlines()[problem.line - 1 :][:1] if problem.line else []
-    if not line or not _BARE.search(line[0]):
+    if not line or not _BARE.match(line[0]):
         return problem
     return replace(
         problem, what=problem.what + '; inside { } and [ ] a path with brackets needs quotes: "$.name[*]"'

@@ -35,9 +35,10 @@ class Turn:
         self.thoughts += [] if thought is None else [thought]
 
     def pay(self, reward: float | None) -> None:
-        """The reward of the latest decision in it."""
+        """Add to the reward of the latest decision in it: words that go with a call and the call may earn something each."""
         if reward is not None:
-            self.rewards[max(len(self.calls) - 1, 0)] = reward
+            latest = max(len(self.calls) - 1, 0)
+            self.rewards[latest] = self.rewards.get(latest, 0.0) + reward
 
     @property
     def text(self) -> str | None:

@@ -1,7 +1,7 @@
 """mini-SWE-agent trajectories: a bare list of messages, or a document with `info`, `messages` and `trajectory_format`.
 
-The agent writes one fenced command per message (or, since 2.0, calls the tool `bash`); the next user message is its
-output. A record is the document, or, in a bare list, one message.
+The agent writes one fenced command per message (or, since 2.0, calls the tool `bash`, in messages or in objects of the
+Responses API); the next user message is its output. A record is the document, or, in a bare list, one message.
 """
 
 from __future__ import annotations
@@ -13,12 +13,23 @@ from typing import Any
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id, parse_arguments
-from logforge.connectors.content import bad_part, count_or_none, first_text, micros, text_of, text_or_none
+from logforge.connectors.codex_items import read_item
+from logforge.connectors.content import (
+    bad_part,
+    cost_or_none,
+    count_or_none,
+    first_text,
+    micros,
+    place_of,
+    text_of,
+    text_or_none,
+)
 from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.openai_messages import calls_of
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
 from logforge.connectors.text_calls import command_call, fenced
+from logforge.connectors.turns import Transcript
 from logforge.schemas.episode import Ending, Episode, Reading, Reject
 
 _FENCES = ("mswea_bash_command", "bash")
@@ -26,7 +37,7 @@ _SUBMITS = re.compile(
     r"(?:\A|[\n;&|({])\s*(?:echo|printf)\s+(?:-\w+\s+)?[\"']?"
     r"(?:COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT|MINI_SWE_AGENT_FINAL_OUTPUT)\b"
 )
-_RETURN_CODE = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
+_RETURN_CODE = re.compile(r"\s*<returncode>(-?\d{1,9})</returncode>")
 _TIMED_OUT = re.compile(r"\s*(?:<exception>|The last command\b).{0,4000}\btimed out", re.DOTALL)
 _COMMANDS = re.compile(rb"```mswea_bash_command|```bash\\n(?=.*<returncode>)", re.DOTALL)
 
@@ -35,9 +46,9 @@ class MiniSweAgent:
     """mini-SWE-agent's `.traj.json`."""
 
     name = "mini_swe_agent"
-    version = 1
+    version = 2
     record = "one run: the document; in a bare list of messages, one message"
-    fills = ("thoughts", "tokens", "times")
+    fills = ("thoughts", "tokens", "cost", "times")
 
     def sniff(self, head: Head) -> float:
         """The document names its format; a bare list has messages with commands in fences."""
@@ -105,6 +116,7 @@ class MiniSweAgent:
             policy_id=model,
             temperature=first_number(_object(config.get("model_kwargs")), "temperature"),
             success=first_bool(info, "resolved"),
+            cost_usd=cost_or_none(_object(info.get("model_stats")).get("instance_cost")),
             metadata=canonical(
                 {key: value for key, value in row.items() if key != "messages"} | {"exit": run.exits}
             ),
@@ -126,6 +138,11 @@ class _Run:
         text = text_of(message.get("content")) if role is not None else None
         if role == "assistant":
             self._turn(message, text, where)
+        elif isinstance(message, dict) and message.get("object") == "response":
+            self._response(message, where)
+        elif isinstance(message, dict) and message.get("type") == "function_call_output":
+            answer = message | {"tool_call_id": message.get("call_id")}
+            self._result(answer, text_of(message.get("output")), place_of(message, "output", where))
         elif role in ("user", "tool") and (role == "tool" or self._calls):
             self._result(message, text, where)
         elif role in ("system", "user"):
@@ -160,6 +177,26 @@ class _Run:
             self.builder.message("assistant", text, where, **more)
         else:
             self.builder.turn(text, calls, where, **more)
+
+    def _response(self, response: dict[str, Any], where: str) -> None:
+        """An object of the Responses API: its items, in order, are one turn."""
+        script, place = Transcript(model=text_or_none(response.get("model"))), at(where, "/output")
+        items = response.get("output")
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            spot = f"{place}/{index}"
+            given = read_item(script, item, spot, _time(response)) if isinstance(item, dict) else None
+            if isinstance(given, Reject) or not isinstance(item, dict):
+                part = bad_part(spot, "item that is no call, text or thought", "bad_item", item)
+                self.builder.rejects.append(part)
+        usage = _object(response.get("usage"))
+        for turn in script.turns:
+            turn.parts.calls = [c._replace(name="submit") if _submits(c) else c for c in turn.parts.calls]
+            turn.tokens_in = count_or_none(usage.get("input_tokens"))
+            turn.tokens_out = count_or_none(usage.get("output_tokens"))
+            usage = {}
+        calls = [call for turn in script.turns for call in turn.parts.calls]
+        self._calls, self._submitted = len(calls), any(call.name == "submit" for call in calls)
+        script.build(self.builder)
 
     def _result(self, message: dict[str, Any], text: str | None, where: str) -> None:
         """What a command gave. The last one gives the submission itself, and no return code."""

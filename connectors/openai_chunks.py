@@ -7,7 +7,7 @@ from typing import Any
 
 from logforge.connectors.base import at
 from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import Text, bad_part, count_or_none, micros, text_or_none
+from logforge.connectors.content import Text, bad_part, cost_or_none, count_or_none, micros, text_or_none
 from logforge.connectors.jsontext import canonical
 from logforge.schemas.episode import Reject
 
@@ -108,6 +108,7 @@ class Response:
             "model": self.model,
             "tokens_in": count_or_none(self.usage.get("prompt_tokens")),
             "tokens_out": count_or_none(self.usage.get("completion_tokens")),
+            "cost_usd": cost_or_none(self.usage.get("cost")),
         }
         text = "".join(text for text, _ in self.texts) or None
         where = self.texts[0].locator if self.texts else self.where

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id, parse_arguments
 from logforge.connectors.content import bad_part, first_text, micros, read_content, text_of, text_or_none
 from logforge.connectors.dialogue import add_history
 from logforge.connectors.identity import instance_task, issue_in, task_group
@@ -37,9 +37,9 @@ class OpenAIMessages:
     """Rows with a `messages` list."""
 
     name = "openai_messages"
-    version = 1
+    version = 2
     record = "one conversation (a line, an array element or the document), or one line where lines are single messages"
-    fills = ("outcome", "score", "tools")
+    fills = ("outcome", "score", "rewards", "tools", "thoughts", "times")
 
     def sniff(self, head: Head) -> float:
         """Rows whose `messages` have roles. Not those of formats that only look alike or write their calls as text."""
@@ -47,6 +47,10 @@ class OpenAIMessages:
             return 0.0
         if {"system", "max_tokens"} <= head.top or "stop_reason" in head.keys.get("response", set()):
             return 0.0  # a request to, or an exchange with, Anthropic's API
+        if "choices" in head.top | head.keys.get("response", set()) and "role" in head.keys.get(
+            "messages", set()
+        ):
+            return 0.0  # a request with its response
         if "messages" in head.top:
             keys = head.keys.get("messages", set())
             structured = {"tool_calls", "function_call"} & keys
@@ -310,6 +314,25 @@ def _add_call(calls: list[Call], call: Any, where: str, rejects: list[Reject]) -
         calls.append(Call(name, arguments, text_or_none(call.get("id")), where))
     else:
         rejects.append(bad_part(where, "tool call without a name", "nameless_call", call))
+
+
+def message_name(message: Any) -> str:
+    """A text that is equal for equal messages: an answer has keys that it loses when it is sent again."""
+    if not isinstance(message, dict):
+        return canonical(message)
+    calls = [
+        (call.name, call.call_id, parse_arguments(call.arguments)[0]) for call in calls_of(message, "", [])
+    ]
+    text = text_of(message.get("content")) or ""
+    return canonical([message.get("role"), text, calls, message.get("tool_call_id")])
+
+
+def offer_requested(builder: EpisodeBuilder, request: dict[str, Any]) -> None:
+    """Offer what a request offers. One that names none after others named some offers none, nor does one that forbids calls."""
+    names, choice = tool_names(request.get("tools")), request.get("tool_choice")
+    forbids = (choice.get("type") if isinstance(choice, dict) else choice) == "none"
+    left_out = request.get("tools") is None and builder.offered is not None
+    builder.offer([] if forbids or left_out else names)
 
 
 def tool_names(tools: Any) -> list[str] | None:

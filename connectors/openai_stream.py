@@ -17,6 +17,7 @@ from logforge.connectors.content import first_text, text_or_none
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.openai_chunks import Response
 from logforge.connectors.openai_messages import SESSION_KEYS, add_message
+from logforge.connectors.rejects import described
 from logforge.connectors.rows import close, first_user_text
 from logforge.schemas.episode import Ending, Reading, Reject
 
@@ -29,9 +30,9 @@ class OpenAIStream:
     """Logs of streamed responses."""
 
     name = "openai_stream"
-    version = 1
+    version = 2
     record = "one line: a chunk of a response, or a message"
-    fills = ("thoughts", "tokens", "times")
+    fills = ("thoughts", "tokens", "cost", "times")
 
     def sniff(self, head: Head) -> float:
         """One of the first lines (or the first element of an array) is a chunk."""
@@ -92,11 +93,23 @@ class _Conversations:
         chunk = _is_chunk(row)
         if not chunk and not (isinstance(row, dict) and isinstance(row.get("role"), str)):
             reason = "line is neither a chunk of a response nor a message"
-            return Reject(locator=locator, reason=reason, rule="not_a_chunk", excerpt=excerpt(row))
+            return Reject(
+                locator=locator,
+                reason=reason,
+                rule="not_a_chunk",
+                detail=described(row),
+                excerpt=excerpt(row),
+            )
         native = text_or_none(row.get("id"))
         if chunk and native is None:
             reason = "chunk without the id of its response"
-            return Reject(locator=locator, reason=reason, rule="chunk_without_id", excerpt=excerpt(row))
+            return Reject(
+                locator=locator,
+                reason=reason,
+                rule="chunk_without_id",
+                detail=described(row),
+                excerpt=excerpt(row),
+            )
         session = first_text(row, *SESSION_KEYS)
         key = ("session", session) if session else ("response", native or "") if chunk else ("file", "")
         if session is None and ("file", "") in self._known:
@@ -139,9 +152,7 @@ class _Conversations:
                 yield from list(_episode(conversation, self.cut and conversation is self._latest))
             except RecursionError:
                 where, records = conversation.locator, conversation.records
-                yield Reject(
-                    locator=where, reason="nested too deep", rule="malformed_record", records=records
-                )
+                yield Reject(locator=where, reason="nested too deep", rule="nested_too_deep", records=records)
 
 
 def _episode(conversation: _Conversation, cut: bool) -> Iterator[Reading]:

@@ -1,46 +1,58 @@
-"""OpenHands: a trajectory as exported (an array of events) and the evaluation's outputs (rows with a `history` of events).
+"""OpenHands: a trajectory as exported (a list of events) and the evaluation's outputs (rows with a `history` of events).
 
 In an exported trajectory the record is an event; in outputs it is a row. Old rows hold pairs of action and
-observation instead of a flat list.
+observation instead of a flat list. Events of the SDK (1.x), which name their `kind`, stand in the same places.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import content_id, episode_id
-from logforge.connectors.content import bad_part, first_text, text_or_none
+from logforge.connectors.content import bad_part, cost_or_none, first_text, text_or_none
 from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.openhands_run import Run
+from logforge.connectors.openhands_sdk import SdkRun, is_sdk_event
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
 from logforge.schemas.episode import Episode, Reading, Reject
+
+_SDK = re.compile(rb'"kind"\s*:\s*"(?:SystemPrompt|Message|Action|Observation|ConversationStateUpdate)Event"')
+_ALONE = re.compile(r"event-\d+-")
+"""How the SDK names a file of one event. Each such file for itself is no run."""
 
 
 class OpenHandsEvents:
     """A trajectory as OpenHands exports it."""
 
     name = "openhands_events"
-    version = 1
-    record = "one event: an array element (a file is one run)"
+    version = 2
+    record = "one event: an array element or a line (a file is one run)"
     fills = ("tools", "thoughts", "tokens", "latency", "times")
 
     def sniff(self, head: Head) -> float:
-        """An array of events: an action or an observation, who sent it, and when."""
+        """A list of events: an action or an observation, or the SDK's `kind`; who sent it, and when."""
+        if {"kind", "id", "source", "timestamp"} <= head.top and _SDK.search(head.data):
+            return 0.95 if head.container in ("array", "object") and not _ALONE.match(head.name) else 0.0
         event = {"action", "observation"} & head.top and {"source", "timestamp"} <= head.top
         return 0.95 if head.container == "array" and event and {"args", "extras"} & head.top else 0.0
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode, and one for each agent that was delegated to."""
-        run, cut = Run(), False
+        run: Run | SdkRun = Run()
+        cut = False
         events: list[Any] = []
 
         def row(event: Any, locator: str) -> Iterator[Reading]:
+            nonlocal run
             if not _is_event(event):
                 yield reject(locator, "neither an action nor an observation", "", event)
                 return
+            if not events:
+                run = _run_of(event)
             events.append(event)
             run.add(event, locator if "#" in locator else f"{locator}#")
 
@@ -50,23 +62,23 @@ class OpenHandsEvents:
         run.close()
         if events:
             error = "the log is cut off" if cut else None
-            yield from _episodes(self.name, run, content_id(self.name, events), error=error)
+            yield from _episodes(self.name, run, _identity(self.name, events), error=error)
 
 
 class OpenHandsOutput:
     """`output.jsonl` of OpenHands' evaluations and its issue resolver."""
 
     name = "openhands_output"
-    version = 1
+    version = 2
     record = "one row: a run on one instance"
-    fills = ("outcome", "tools", "thoughts", "tokens", "latency", "times")
+    fills = ("outcome", "tools", "thoughts", "tokens", "cost", "latency", "times")
 
     def sniff(self, head: Head) -> float:
         """A row with a history of events and the instance or the issue it worked on."""
         known = "history" in head.top and {"instance_id", "issue"} & head.top
         ours = {"instruction", "test_result", "git_patch", "metrics"} & head.top
         events = head.keys.get("history", set())
-        return 0.95 if known and ours and (not events or {"action", "observation"} & events) else 0.0
+        return 0.95 if known and ours and (not events or {"action", "observation", "kind"} & events) else 0.0
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per row, and one for each agent that was delegated to."""
@@ -77,7 +89,7 @@ class OpenHandsOutput:
         if not isinstance(history, list):
             yield reject(locator, "no list `history` of events", "", row)
             return
-        run = Run()
+        run = _run_of(history[0] if history else None)
         for event, where in _flat(history, at(locator, "/history")):
             if _is_event(event):
                 run.add(event, where)
@@ -90,8 +102,20 @@ class OpenHandsOutput:
         yield from _episodes(self.name, run, content_id(self.name, row), row, error=_error(row))
 
 
+def _identity(name: str, events: list[Any]) -> str:
+    """An export of a conversation that went on is the same episode: its first event's time, to the microsecond, tells it."""
+    time = events[0].get("timestamp")
+    exact = isinstance(time, str) and "." in time
+    return content_id(name, events[0] if exact else events)
+
+
 def _is_event(event: Any) -> bool:
-    return isinstance(event, dict) and any(isinstance(event.get(k), str) for k in ("action", "observation"))
+    named = isinstance(event, dict) and any(isinstance(event.get(k), str) for k in ("action", "observation"))
+    return named or is_sdk_event(event)
+
+
+def _run_of(first: Any) -> Run | SdkRun:
+    return SdkRun() if is_sdk_event(first) else Run()
 
 
 def _flat(history: list[Any], where: str) -> Iterator[tuple[Any, str]]:
@@ -104,7 +128,7 @@ def _flat(history: list[Any], where: str) -> Iterator[tuple[Any, str]]:
 
 
 def _episodes(
-    name: str, run: Run, own_id: str, row: dict[str, Any] | None = None, *, error: str | None = None
+    name: str, run: Run | SdkRun, own_id: str, row: dict[str, Any] | None = None, *, error: str | None = None
 ) -> Iterator[Reading]:
     """The run's episode, then those of the agents it delegated to, each below its parent."""
     yield from close(run.builder, _episode(name, run, own_id, row, error, None))
@@ -112,7 +136,7 @@ def _episodes(
         yield from _children(name, child, own_id, number, row is not None)
 
 
-def _children(name: str, run: Run, parent: str, number: int, in_row: bool) -> Iterator[Reading]:
+def _children(name: str, run: Run | SdkRun, parent: str, number: int, in_row: bool) -> Iterator[Reading]:
     own_id = episode_id(name, parent, number)
     if in_row:
         run.records = 0
@@ -122,11 +146,16 @@ def _children(name: str, run: Run, parent: str, number: int, in_row: bool) -> It
 
 
 def _episode(
-    name: str, run: Run, own_id: str, row: dict[str, Any] | None, error: str | None, parent: str | None
+    name: str,
+    run: Run | SdkRun,
+    own_id: str,
+    row: dict[str, Any] | None,
+    error: str | None,
+    parent: str | None,
 ) -> Episode:
     ending, reason = run.ending(error)
     about = row or {}
-    config = _inside(about, "metadata", "llm_config")
+    config = _inside(about, "metadata", "llm_config") or _inside(about, "metadata", "llm")
     model = text_or_none(config.get("model")) or run.model
     patch = text_or_none(_inside(about, "instance").get("patch"))
     task = first_user_text(run.builder) or run.task or text_or_none(about.get("instruction"))
@@ -142,11 +171,11 @@ def _episode(
         task=task,
         group_id=task_group(task),
         parent_episode_id=parent,
-        tools=run.tools,
         model=model,
         policy_id=model,
         temperature=first_number(config, "temperature"),
         success=_success(about),
+        cost_usd=cost_or_none(_inside(about, "metrics").get("accumulated_cost")),
         reference=None if patch is None else canonical(patch),
         metadata=canonical(
             {key: value for key, value in about.items() if key != "history"} | {"other_events": run.others}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from logforge.connectors.base import at
 from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import count_or_none, first_text, micros, text_of, text_or_none
+from logforge.connectors.content import count_or_none, first_text, micros, place_of, text_of, text_or_none
 from logforge.connectors.openai_messages import calls_of, tool_names
 from logforge.connectors.rows import first_bool
 from logforge.schemas.episode import Ending, ResultStatus
@@ -52,7 +52,6 @@ class Run:
         self.task = task
         self.children: list[Run] = []
         self.active: Run | None = None
-        self.tools: list[str] | None = None
         self.model: str | None = None
         self.others: list[Any] = []
         self.locator = ""
@@ -111,8 +110,12 @@ class Run:
         name, source, args = str(event["action"]), event.get("source"), _object(event.get("args"))
         time = micros(event.get("timestamp"))
         if name == "system":
-            self.builder.message("system", text_of(args.get("content")), f"{where}/args/content")
-            self.tools = tool_names(args.get("tools"))
+            self.builder.message(
+                "system",
+                text_of(args.get("content")),
+                place_of(args, "content", place_of(event, "args", where)),
+            )
+            self.builder.offer(tool_names(args.get("tools")))
         elif name == "message":
             self._say(event, args, where, time)
         elif source in ("user", "environment"):
@@ -127,7 +130,10 @@ class Run:
                 self.active = Run(self, _delegated(args))
 
     def _say(self, event: dict[str, Any], args: dict[str, Any], where: str, time: int | None) -> None:
-        content, place = text_of(args.get("content")), f"{where}/args/content"
+        content, place = (
+            text_of(args.get("content")),
+            place_of(args, "content", place_of(event, "args", where)),
+        )
         self._remember(event, None, time)
         self._ends = None
         if event.get("source") == "agent" or (event.get("source") is None and self._is_turn_of_agent()):
@@ -171,7 +177,7 @@ class Run:
         self.builder.turn(
             text_of(message.get("content")),
             calls,
-            f"{place}/content",
+            place_of(message, "content", place),
             thought=first_text(message, "reasoning_content"),
             created_at=time,
             model=text_or_none(response.get("model")),
@@ -210,14 +216,14 @@ class Run:
         linked = call_id is not None or (cause is not None and action is None)
         if not linked and (action is not None or "id" in event or is_error):
             # Nothing it could answer: the agent reads it as news from its surroundings.
-            self.builder.message("user", content, f"{where}/content", created_at=time)
+            self.builder.message("user", content, place_of(event, "content", where), created_at=time)
             return
         failed, status = _verdict(event, is_error)
         began = action.time if action else None
         self.builder.result(
             call_id if call_id is not None else text_or_none(cause),
             content,
-            f"{where}/content" if "content" in event else where,
+            place_of(event, "content", where),
             failed=failed,
             status=status,
             latency_s=None if began is None or time is None else max(0, time - began) / 1e6,

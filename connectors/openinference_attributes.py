@@ -6,14 +6,16 @@ from typing import Any, Literal
 
 from logforge.connectors.attributes import Attributes, Found, Row, number_of, rows_of
 from logforge.connectors.builder import Call
-from logforge.connectors.content import Answer, Text, bad_part, text_of, text_or_none
+from logforge.connectors.content import Answer, Text, bad_part, cost_or_none, text_of, text_or_none
 from logforge.connectors.openai_messages import tool_names
 from logforge.connectors.said import Said, inside, plain, read_message, read_messages
-from logforge.connectors.spans import Kind, Span, ToolRun
+from logforge.connectors.spans import Kind, Span, ToolRun, skip_reason
 from logforge.connectors.verdicts import Verdict
 from logforge.schemas.episode import Reject
 
 _KINDS: dict[str, Kind] = {"LLM": "model", "AGENT": "agent", "TOOL": "tool", "CHAIN": "group"}
+KINDS = frozenset("llm agent tool chain embedding retriever reranker guardrail evaluator prompt".split())
+"""Kinds whose spans are skipped under their own name when they belong to no run."""
 _SCOPES: tuple[tuple[str, Literal["span", "trace", "session"]], ...] = (
     ("", "span"),
     ("trace.", "trace"),
@@ -29,7 +31,7 @@ def speaks(attributes: Attributes) -> bool:
 def fill(span: Span, name: str, attributes: Attributes) -> None:
     """Read a span's attributes into it."""
     kind = (attributes.text("openinference.span.kind") or "").upper()
-    span.kind, span.reason = _KINDS.get(kind, "other"), f"{kind.lower() or 'other'}_span"
+    span.kind, span.reason = _KINDS.get(kind, "other"), skip_reason(kind.lower(), KINDS)
     span.session = attributes.text("session.id")
     span.user = attributes.text("user.id")
     span.verdicts += _verdicts(attributes)
@@ -53,7 +55,7 @@ def _fill_model(span: Span, attributes: Attributes) -> None:
     span.prompt_version = attributes.text("llm.prompt_template.version")
     span.tokens_in = attributes.count("llm.token_count.prompt")
     span.tokens_out = attributes.count("llm.token_count.completion")
-    span.cost = attributes.number("llm.cost.total")
+    span.cost = cost_or_none(attributes.number("llm.cost.total"))
     span.finish = attributes.text("llm.finish_reason")
     span.heard = _messages(attributes, "llm.input_messages", "user", span.rejects)
     span.replies = _messages(attributes, "llm.output_messages", "assistant", span.rejects)

@@ -1,6 +1,7 @@
 """OpenTelemetry spans of agents: OTLP JSON (`resourceSpans`), as a document or one batch a line, or one flat span a line.
+Their events may be log records apart from them (`resourceLogs`).
 
-A record is a span. Two tables of attributes are known: OpenTelemetry's GenAI conventions and OpenInference. How spans
+A record is a span or a log record. Three tables of attributes are known: OpenTelemetry's GenAI conventions, OpenInference and the Vercel AI SDK's. How spans
 become episodes is told in `traces`, how their repeated histories become one in `history`.
 """
 
@@ -12,21 +13,31 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors import genai_attributes, openinference_attributes
+from logforge.connectors import (
+    genai_attributes,
+    openinference_attributes,
+    otlp_logs,
+    vercel_attributes,
+)
 from logforge.connectors.attributes import Attributes, Found
 from logforge.connectors.base import Head, Source, at, excerpt
 from logforge.connectors.content import first_text, micros, text_or_none
 from logforge.connectors.genai_attributes import Event
 from logforge.connectors.jsontext import canonical
+from logforge.connectors.otlp_logs import LogRecords
+from logforge.connectors.rejects import described
 from logforge.connectors.spans import Span
 from logforge.connectors.traces import Traces
 from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
 
-_SPEAKS = re.compile(rb'"(?:gen_ai\.|openinference[."]|llm\.(?:input_messages|model_name)|gen_ai")')
+_SPEAKS = re.compile(
+    rb'"(?:gen_ai\.|openinference[."]|llm\.(?:input_messages|model_name)|ai\.operationId"|gen_ai")'
+)
 _TRACE = ("traceId", "trace_id")
 _SPAN = ("spanId", "span_id")
 _PARENT = ("parentSpanId", "parent_span_id", "parentId", "parent_id")
 _START = ("startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime", "start_timestamp")
+_LOGGED = ("timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "observed_time_unix_nano", "timestamp")
 _END = ("endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime", "end_timestamp")
 
 
@@ -34,9 +45,9 @@ class Otlp:
     """OpenTelemetry traces."""
 
     name = "otlp"
-    version = 1
-    record = "one span; a batch without spans counts as one"
-    fills = ("outcome", "score", "rewards", "tools", "thoughts", "tokens", "latency", "times")
+    version = 2
+    record = "one span or log record; a batch without any counts as one"
+    fills = ("outcome", "score", "rewards", "tools", "thoughts", "tokens", "cost", "latency", "times")
 
     def sniff(self, head: Head) -> float:
         """OTLP's own structure, or a flat span whose attributes are of an agent."""
@@ -44,13 +55,15 @@ class Otlp:
             return 0.0
         if {"resourceSpans", "resource_spans"} & head.top:
             return 0.95 if _SPEAKS.search(head.data) else 0.5
+        if set(otlp_logs.BATCH) & head.top:
+            return 0.9 if _SPEAKS.search(head.data) else 0.0
         ids = head.top | head.keys.get("context", set())
         flat = set(_TRACE) & ids and set(_SPAN) & ids and "attributes" in head.top
         return 0.9 if flat and _SPEAKS.search(head.data) else 0.0
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per agent invocation, conversation or trace, after what is skipped or set aside."""
-        traces = Traces(self.name)
+        traces, logs = Traces(self.name), LogRecords()
         seen: dict[tuple[str, str], int] = {}
         for locator, row in source.records():
             if isinstance(row, Reject):
@@ -60,9 +73,15 @@ class Otlp:
                 continue
             traces.cut_after = None
             try:
-                yield from _take(row, locator, traces, seen)
+                if isinstance(row, dict) and any(isinstance(row.get(key), list) for key in otlp_logs.BATCH):
+                    placed = [(b, at(locator, pointer)) for b, pointer in _listed(row, *otlp_logs.BATCH)]
+                    yield from logs.add(placed, lambda record: _time(record, _LOGGED))
+                else:
+                    yield from _take(row, locator, traces, seen)
             except RecursionError:
-                yield Reject(locator=locator, reason="nested too deep", rule="malformed_record")
+                yield Reject(locator=locator, reason="nested too deep", rule="nested_too_deep")
+        for span in logs.settle(traces.spans):
+            traces.add(span)
         yield from traces.episodes()
 
 
@@ -130,7 +149,11 @@ def _read_span(raw: _Raw, seen: dict[tuple[str, str], int]) -> Span | Reading:
     trace = first_text(ids, *_TRACE) if isinstance(ids, dict) else None
     if trace is None:
         return Reject(
-            locator=locator, reason="no span: it has no trace id", rule="not_a_span", excerpt=excerpt(row)
+            locator=locator,
+            reason="no span: it has no trace id",
+            rule="not_a_span",
+            detail=described(row),
+            excerpt=excerpt(row),
         )
     own = first_text(ids, *_SPAN)
     if own is not None:
@@ -159,7 +182,9 @@ def _fill(span: Span, raw: _Raw) -> None:
     name = row["name"] if isinstance(row.get("name"), str) else ""
     span.name = name
     _status(span, row, attributes, events)
-    if openinference_attributes.speaks(attributes):
+    if vercel_attributes.speaks(attributes):
+        vercel_attributes.fill(span, attributes)
+    elif openinference_attributes.speaks(attributes):
         openinference_attributes.fill(span, name, attributes)
         span.verdicts += genai_attributes.verdicts(events)
     elif genai_attributes.speaks(attributes, events):

@@ -48,7 +48,8 @@ def classify_result(text: str | None, failed: bool | None = None) -> tuple[Resul
     `failed` is the log's own flag and wins over the text; without one, an exit code at the answer's end decides, then
     whether it begins like an error or ends with a traceback. A label `OBSERVATION:` is no part of the answer.
     """
-    text = text and _LABEL.sub("", text, count=1)
+    if text and "OBSERVATION:" in text:
+        text = _LABEL.sub("", text, count=1)
     if not text or not text.strip():
         return ("error", "other") if failed else ("empty", None)
     if failed is None and (code := _EXIT_CODE.search(text, max(0, len(text) - _EXIT_TAIL))):
@@ -84,9 +85,9 @@ FINISHING: frozenset[str] = frozenset(
 )
 """Calls by which agents end a run; nothing need answer them."""
 
+# The patterns from here on read lower case: ignoring case within them takes several times as long.
 _COURTESY = re.compile(
-    r"(?:anything|something) else|(?:help|assist)(?: you)? (?:with|further)|how (?:can|may) i (?:help|assist)",
-    re.IGNORECASE,
+    r"(?:anything|something) else|(?:help|assist)(?: you)? (?:with|further)|how (?:can|may) i (?:help|assist)"
 )
 _SENTENCE_ENDS = ".!?。！？\n"
 _CLOSERS = " \t\r\n\"'”’)*_"
@@ -112,28 +113,49 @@ _REQUEST = re.compile(
             your\b | you\ to\ {_TELL}\b | to\ (?:know|verify|confirm)\ (?:your|which|what|whether)\b
         )
     ) | 请(?:您|你)?(?:提供|告诉我|告知)""",
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
+_REQUEST_HOLDS = (
+    *(
+        "please ",
+        "could you ",
+        "can you ",
+        "would you ",
+        "will you ",
+        "may i ",
+        "can i ",
+        "could i ",
+        "might i ",
+    ),
+    *("need ", "let me know ", "tell me ", "give me ", "send me ", "请"),
+)
+"""Every request holds one of these, which is quicker to see."""
+_HOLDS_ONE = re.compile("|".join(_REQUEST_HOLDS))
 _NO_REQUEST = re.compile(
     r"""\A\W*(?:\d+[.)]\s*)?(?:if(?!\ so\b)|once|when(?:ever)?|after|should\ you|in\ case|unless|as\ soon\ as|feel\ free)\b
       | (?:anything|something)\ else | how\ (?:can|may)\ i\ (?:help|assist) | what\ i\ (?:can|may)\ do
       | what\ you\ think | if\ you\ (?:have|need|want|encounter|run)\b | (?:any|more|further)\ questions""",
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
-_SENTENCE_BREAK = re.compile(r"(?<=[.!?。！？])[\s*_]+|\n+|(?<=[。！？])")
-_LETTER = re.compile(r"\b(?:sincerely|regards|yours truly|best wishes)\b|\[your name\]|```", re.IGNORECASE)
+_SENTENCE_BREAK = re.compile(r"[.!?][\s*_]+|\n+")
+_FULL_WIDTH = "。！？"
+_LETTER_HOLDS = ("sincerely", "regards", "yours truly", "best wishes", "[your name]", "```")
+_LETTER = re.compile(r"\b(?:sincerely|regards|yours truly|best wishes)\b|\[your name\]|```")
 _REQUEST_TAIL = 1000
+_QUESTION_TAIL = 500
 
 
 def asks_user(text: str | None) -> bool:
     """True when a turn asks the user for something: its last sentence is a question, or one of its last sentences is a
     request; neither may be a courtesy."""
-    return bool(text) and (_ends_with_question(text or "") or _requests(text or ""))
+    if not text:
+        return False
+    tail = text[-_REQUEST_TAIL:].lower()
+    return _ends_with_question(tail[-_QUESTION_TAIL:]) or _requests(tail, whole=len(text) <= _REQUEST_TAIL)
 
 
-def _ends_with_question(text: str) -> bool:
-    tail = text[-500:]
-    answers = _ANSWERS.search(tail)  # the answers to choose from: "Shall I? (yes/no)"
+def _ends_with_question(tail: str) -> bool:
+    answers = _ANSWERS.search(tail) if ")" in tail else None  # those to choose from: "Shall I? (yes/no)"
     tail = (tail[: answers.start()] if answers else tail).rstrip(_CLOSERS)
     if not tail.endswith(("?", "？")):
         return False
@@ -141,12 +163,24 @@ def _ends_with_question(text: str) -> bool:
     return not _COURTESY.search(tail, start)
 
 
-def _requests(text: str) -> bool:
+def _requests(tail: str, whole: bool) -> bool:
     """A request in the last thousand characters. A letter that the agent wrote asks somebody else."""
-    tail = text[-_REQUEST_TAIL:]
-    if not _REQUEST.search(tail) or _LETTER.search(tail):
+    if not _holds(tail, _REQUEST_HOLDS) or (_holds(tail, _LETTER_HOLDS) and _LETTER.search(tail)):
         return False
+    for mark in _FULL_WIDTH:
+        tail = tail.replace(mark, "\n")
     sentences = _SENTENCE_BREAK.split(tail)
-    if len(text) > _REQUEST_TAIL:
+    if not whole:
         del sentences[0]  # its beginning, which may be an "if", is not there
-    return any(_REQUEST.search(said) and not _NO_REQUEST.search(said) for said in sentences)
+    return any(map(_is_request, reversed(sentences)))
+
+
+def _is_request(said: str) -> bool:
+    return bool(_HOLDS_ONE.search(said) and _REQUEST.search(said) and not _NO_REQUEST.search(said))
+
+
+def _holds(text: str, words: tuple[str, ...]) -> bool:
+    for word in words:  # noqa: SIM110 (a generator takes twice as long)
+        if word in text:
+            return True
+    return False

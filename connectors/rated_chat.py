@@ -38,7 +38,7 @@ class RatedChat:
     """Chats without tools, with what people thought of them."""
 
     name = "rated_chat"
-    version = 1
+    version = 2
     record = "one chat (a line, an array element or the document)"
     fills = ("outcome", "score", "rewards", "times")
 
@@ -46,12 +46,11 @@ class RatedChat:
         """A rating beside a chat, or beside a question and its answer; a list of roles and contents may have none."""
         if head.container not in ("object", "array") or _OTHERS & head.top:
             return 0.0
-        if any(mark in head.data for mark in CALLS_IN_TEXT):
-            return 0.0
         rated = bool(set(RATING_KEYS) & head.top)
-        if any(_is_chat(head.keys.get(key, set()), rated) for key in _LISTS if key in head.top):
-            return 0.6
-        return 0.6 if rated and set(_QUESTIONS) & head.top and set(_ANSWERS) & head.top else 0.0
+        chat = any(_is_chat(head.keys.get(key, set()), rated) for key in _LISTS if key in head.top)
+        if not chat and not (rated and set(_QUESTIONS) & head.top and set(_ANSWERS) & head.top):
+            return 0.0
+        return 0.0 if any(mark in head.data for mark in CALLS_IN_TEXT) else 0.6
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per chat."""

@@ -6,7 +6,6 @@ scale is not in the log, so it is no verdict. A 0 among thumbs is neither: it me
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 RATING_KEYS = (
@@ -52,8 +51,14 @@ class Rating(NamedTuple):
         return None if self.success is None else float(self.success)
 
 
+_NONE = Rating()
+_RATING_KEYS = frozenset(RATING_KEYS)
+
+
 def rating_of(row: dict[str, Any]) -> Rating:
     """The verdict and the score that a row's rating fields give; the first field that gives one decides on it."""
+    if _RATING_KEYS.isdisjoint(row):
+        return _NONE
     found = [_read(key, row[key]) for key in RATING_KEYS if key in row]
     return Rating(
         next((rating.success for rating in found if rating.success is not None), None),
@@ -69,7 +74,7 @@ def _read(key: str, value: Any) -> Rating:
         return Rating(success=value)
     if isinstance(value, str):
         return _read_text(key, value)
-    if not isinstance(value, int | float) or not math.isfinite(value) or abs(value) >= 1e300:
+    if not isinstance(value, int | float) or not abs(value) < 1e300:
         return Rating()
     if key in _THUMBS and value in (1, 0, -1):
         return Rating() if value == 0 and key not in _YES_OR_NO else Rating(success=value == 1)

@@ -27,7 +27,7 @@ _TRIALS = re.compile(rb"^BEGIN TRIAL \d+", re.MULTILINE)
 _NAMED = re.compile(r"([A-Za-z_][\w .\-/]{0,80}?)\s*(?:\[(.*)\]|\((.*)\))\s*", re.DOTALL)
 _FENCE = re.compile(r"\s*```(?:json)?\s*\n?(.*?)\n?\s*```\s*", re.DOTALL)
 _VERDICT = re.compile(r"Answer is (CORRECT|INCORRECT)\b")
-_REWARD = re.compile(r"Episode finished, reward = (\d+(?:\.\d+)?)")
+_REWARD = re.compile(r"Episode finished, reward = (\d{1,20}(?:\.\d{1,20})?)")
 _MISSED = re.compile(
     r"Could not find \[|The last page Searched was not found|\S+ is not a valid tool, try|Invalid Format:"
 )
@@ -38,7 +38,7 @@ class ReactText:
     """Transcripts of ReAct agents."""
 
     name = "react_text"
-    version = 1
+    version = 2
     record = "one question and its steps"
     fills = ("outcome", "score", "rewards", "thoughts")
 
@@ -57,9 +57,9 @@ class ReactText:
 
 def looks_like_react(head: Head) -> bool:
     """True for text in which an agent acts and sees; a markdown page that begins with a heading is none."""
-    is_page = re.match(rb"\s*#{1,6} \w", head.data) is not None
-    found = all(pattern.search(head.data) for pattern in (_ACTS, _REASONS, _SEES))
-    return head.container == "text" and found and not is_page
+    if head.container != "text" or re.match(rb"\s*#{1,6} \w", head.data):
+        return False
+    return all(pattern.search(head.data) for pattern in (_ACTS, _REASONS, _SEES))
 
 
 def read_blocks(source: Source, read_block: Any) -> Iterator[Reading]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import Any
 
 from logforge.connectors.base import Head, Source, at
@@ -30,7 +29,7 @@ class ReflexionText:
     """Reflexion's trials on questions."""
 
     name = "reflexion_text"
-    version = 1
+    version = 2
     record = "one question of one trial"
     fills = ("outcome", "thoughts")
 
@@ -62,7 +61,7 @@ class ReflexionProg:
     """Reflexion's programming runs: a prompt, the final solution, and whether it passed the tests."""
 
     name = "reflexion_prog"
-    version = 1
+    version = 2
     record = "one task: a line"
     fills = ("outcome", "thoughts")
 
@@ -73,7 +72,7 @@ class ReflexionProg:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per row."""
-        name = PurePath(source.label).name
+        name = source.place.name
         yield from read_rows(source, lambda row, locator: self._row(row, locator, name))
 
     def _row(self, row: Any, locator: str, name: str) -> Iterator[Reading]:

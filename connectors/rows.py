@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 
 from logforge.connectors.base import Source, excerpt
 from logforge.connectors.builder import EpisodeBuilder
+from logforge.connectors.rejects import described
 from logforge.schemas.episode import Episode, Reading, Reject, Skip
 
 ReadRow = Callable[[Any, str], Iterator[Reading]]
@@ -24,15 +26,24 @@ def read_rows(source: Source, read_row: ReadRow) -> Iterator[Reading]:
         try:
             readings = list(read_row(row, locator))
         except RecursionError:
-            readings = [Reject(locator=locator, reason="nested too deep", rule="malformed_record")]
+            readings = [Reject(locator=locator, reason="nested too deep", rule="nested_too_deep")]
         yield from readings
 
 
 def reject(locator: str, reason: str, detail: str, row: Any) -> Reject:
     """A whole record set aside."""
     return Reject(
-        locator=locator, reason=reason, rule="not_a_conversation", detail=detail, excerpt=excerpt(row)
+        locator=locator,
+        reason=reason,
+        rule="not_a_conversation",
+        detail=detail or described(row),
+        excerpt=excerpt(row),
     )
+
+
+def _counted(parts: list[Reject]) -> str:
+    counts = Counter(part.rule for part in parts)
+    return "set aside: " + ", ".join(f"{count} × {rule}" for rule, count in counts.most_common())
 
 
 def close(builder: EpisodeBuilder, episode: Episode) -> Iterator[Reading]:
@@ -44,6 +55,7 @@ def close(builder: EpisodeBuilder, episode: Episode) -> Iterator[Reading]:
             locator=episode.locator,
             reason="no message of it can be kept",
             rule="no_message",
+            detail=_counted(builder.rejects),
             records=episode.records,
         )
     else:

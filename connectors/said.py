@@ -289,5 +289,9 @@ def _read_answer(said: Said, part: dict[str, Any], where: Where) -> None:
     ids = ("id", "tool_call_id", "tool_use_id", "toolUseId", "toolCallId")
     call_id = next((t for name in ids if (t := text_or_none(part.get(name)))), None)
     failed = part.get("is_error") is True or part.get("isError") is True or part.get("status") == "error"
+    wrapped = part[key] if key else None
+    if isinstance(wrapped, dict) and wrapped.keys() == {"type", "value"}:  # the AI SDK's tool outputs
+        failed = failed or str(wrapped["type"]).startswith("error")
+        part, where, key = wrapped, _below(where, f"/{key}"), "value"
     text = text_of(part[key]) if key else None
     said.answers.append(Answer(call_id, text, failed, where(f"/{key}") if key else where("")))

@@ -11,7 +11,7 @@ from typing import Any
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import EpisodeBuilder
-from logforge.connectors.content import bad_part, text_of, text_or_none
+from logforge.connectors.content import bad_part, place_of, text_of, text_or_none
 from logforge.connectors.dialogue import CALLS_IN_TEXT, answer_all, call_of
 from logforge.connectors.jsontext import NotJson, loads
 from logforge.connectors.labelled_chat import labelled_chat
@@ -31,15 +31,16 @@ class ShareGPT:
     """ShareGPT conversations."""
 
     name = "sharegpt_tools"
-    version = 1
+    version = 2
     record = "one conversation (an array element, a line or the document)"
     fills = ("outcome", "tools")
 
     def sniff(self, head: Head) -> float:
         """Rows whose `conversations` have from and value, and no calls written into their texts."""
-        if head.container not in ("object", "array") or any(mark in head.data for mark in CALLS_IN_TEXT):
+        fits = {"from", "value"} <= head.keys.get("conversations", set())
+        if not fits or head.container not in ("object", "array"):
             return 0.0
-        return 0.9 if {"from", "value"} <= head.keys.get("conversations", set()) else 0.0
+        return 0.0 if any(mark in head.data for mark in CALLS_IN_TEXT) else 0.9
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per row."""
@@ -74,12 +75,12 @@ class _Chat:
         role = _ROLES.get(said_by) if isinstance(said_by, str) else None
         value = turn.get("value") if role is not None else None
         if role == "call":
-            self._call(value, where)
+            self._call(value, where, place_of(turn, "value", where))
         elif role == "tool":
-            self.ids += answer_all(self.builder, self._asked, value, f"{where}/value")
+            self.ids += answer_all(self.builder, self._asked, value, place_of(turn, "value", where))
             self._asked = []
         elif role == "assistant":
-            self.builder.turn(text_of(value), [], f"{where}/value")
+            self.builder.turn(text_of(value), [], place_of(turn, "value", where))
         elif role is not None:
             self.builder.message(role, text_of(value), f"{where}/value" if value else where)
         else:
@@ -88,9 +89,8 @@ class _Chat:
                 bad_part(where, f"turn whose `from` is none of {known}", "unknown_role", turn)
             )
 
-    def _call(self, value: Any, where: str) -> None:
+    def _call(self, value: Any, where: str, place: str) -> None:
         """A call, or a list of calls of one turn."""
-        place = f"{where}/value"
         try:
             parsed = loads(value) if isinstance(value, str) else value
         except NotJson:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal
 
 from logforge.connectors.content import Text
-from logforge.connectors.said import Piece, Said, atoms
+from logforge.connectors.said import Atom, Piece, Said, atoms
 from logforge.connectors.verdicts import Verdict
 from logforge.schemas.episode import Reject
 
@@ -23,6 +24,11 @@ class ToolRun:
     call_id: str | None = None
     arguments: Any = None
     result: Text | None = None
+
+
+def skip_reason(kind: str, known: frozenset[str], noun: str = "span") -> str:
+    """Why a span of no run is skipped: its kind, when that is a known one. A log's own words name no rule."""
+    return f"{kind if kind in known else 'other'}_{noun}"
 
 
 @dataclass
@@ -81,6 +87,29 @@ class Span:
         if self.start is None or self.end is None or self.end < self.start:
             return None
         return (self.end - self.start) / 1e6
+
+
+def in_order(models: list[Span]) -> list[Span]:
+    """Model calls by their start, but none before the call whose prompt and answer its own begins with: clocks may be off."""
+    begun = {id(span): _chain([atom for atom, _, _ in span.pieces]) for span in models}
+    told: dict[int, Span] = {}
+    for span in models:
+        if span.replies:
+            told[_chain([atom for atom, _, _ in atoms(span.replies[:1])], begun[id(span)][-1])[-1]] = span
+    ordered: dict[int, Span] = {}
+    for span in in_time_order(models):
+        late: Span | None = span
+        waiting = []
+        while late is not None and id(late) not in ordered:
+            waiting.append(late)
+            late = next((told[link] for link in reversed(begun[id(late)]) if link in told), None)
+        ordered |= {id(item): item for item in reversed(waiting)}
+    return list(ordered.values())
+
+
+def _chain(heard: list[Atom], start: int = 0) -> list[int]:
+    """A number for each beginning of a prompt: the same for the same messages."""
+    return list(accumulate(heard, lambda link, atom: hash((link, atom)), initial=start))
 
 
 def in_time_order(spans: list[Span]) -> list[Span]:

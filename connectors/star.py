@@ -35,7 +35,7 @@ class Star:
     """STAR's dialogues."""
 
     name = "star"
-    version = 1
+    version = 2
     record = "one dialogue: the document"
     fills = ("outcome", "thoughts", "times")
 

@@ -24,6 +24,7 @@ COLUMNS = {
     "said": ("text", "utterance"),
     "thought": ("thought", "reasoning"),
     "reward": ("reward",),
+    "score": ("score", "final_score", "final_reward", "episode_score"),
     "terminated": ("terminated", "terminal", "done"),
     "truncated": ("truncated", "timeout"),
     "next": ("next_observation", "next_obs"),
@@ -136,7 +137,7 @@ class StepRow:
             return Choice(action[key], inner if arguments is None else arguments, self._said(None))
         if isinstance(action, bool | list):
             return Choice("", unreadable="no name and no number: a choice among named actions is needed")
-        if isinstance(action, int | float) and not float(action).is_integer():
+        if isinstance(action, float) and not action.is_integer():
             return Choice("", unreadable="no whole number")
         name = str(int(action)) if isinstance(action, int | float) else str(action)
         return Choice(name, arguments, self._said(arguments if name in SPEAKING else None))

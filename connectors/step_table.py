@@ -13,6 +13,7 @@ from logforge.connectors.base import Head, Source, excerpt
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id
 from logforge.connectors.content import bad_part, text_or_none
 from logforge.connectors.jsontext import canonical
+from logforge.connectors.rejects import described
 from logforge.connectors.rows import close
 from logforge.connectors.step_row import (
     COLUMNS,
@@ -40,9 +41,9 @@ class StepTable:
     """Tables whose rows are steps."""
 
     name = "step_table"
-    version = 1
+    version = 2
     record = "one row: a step"
-    fills = ("outcome", "rewards", "thoughts", "times")
+    fills = ("outcome", "score", "rewards", "thoughts", "times")
 
     def sniff(self, head: Head) -> float:
         """Columns for what was seen, what was done, and a reward or an end."""
@@ -73,7 +74,7 @@ class StepTable:
             yield from list(self._build(native, rows, is_last))
         except RecursionError:
             where, size = rows[0].where, len(rows)
-            yield Reject(locator=where, reason="nested too deep", rule="malformed_record", records=size)
+            yield Reject(locator=where, reason="nested too deep", rule="nested_too_deep", records=size)
 
     def _build(self, native: str | None, rows: list[StepRow], is_last: bool) -> Iterator[Reading]:
         builder = EpisodeBuilder()
@@ -84,6 +85,7 @@ class StepTable:
         model, person = text_or_none(first.value("model")), text_or_none(first.value("person"))
         kind: SourceKind = "human_demo" if model is None else "agent_log"
         flag = flag_of(last.value("success"))
+        score = next((v for row in reversed(rows) if (v := number_of(row.value("score"))) is not None), None)
         told = next((v for key in COLUMNS["success"] if isinstance(v := last.info.get(key), bool)), None)
         episode = builder.finish(
             id=content_id(self.name, [row.cells for row in rows]),
@@ -100,6 +102,7 @@ class StepTable:
             policy_id=model or (f"human:{person}" if person else "human"),
             model=model,
             success=told if flag is None else flag,
+            score=score,
             metadata=canonical(_others(rows)),
         )
         yield from close(builder, episode)
@@ -110,7 +113,7 @@ def _row(cells: Any, where: str, holes: int) -> StepRow | Reject:
     try:
         text = canonical(cells)
     except (RecursionError, TypeError, ValueError):
-        return Reject(locator=where, reason="nested too deep", rule="malformed_record")
+        return Reject(locator=where, reason="nested too deep", rule="nested_too_deep")
     row = StepRow(cells, where, holes, text) if isinstance(cells, dict) else None
     choice = row.choice if row else None
     reason = ""
@@ -119,7 +122,9 @@ def _row(cells: Any, where: str, holes: int) -> StepRow | Reject:
     elif choice is not None and choice.unreadable:
         reason = f"its action is {choice.unreadable}"
     if row is None or reason:
-        return Reject(locator=where, reason=reason, rule="not_a_step", excerpt=excerpt(text))
+        return Reject(
+            locator=where, reason=reason, rule="not_a_step", detail=described(text), excerpt=excerpt(text)
+        )
     return row
 
 

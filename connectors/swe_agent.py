@@ -13,7 +13,7 @@ from typing import Any
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, text_of, text_or_none
+from logforge.connectors.content import bad_part, cost_or_none, place_of, text_of, text_or_none
 from logforge.connectors.identity import task_group
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.openai_messages import calls_of
@@ -28,9 +28,9 @@ class SweAgentTraj:
     """SWE-agent's `.traj` files."""
 
     name = "swe_agent_traj"
-    version = 1
+    version = 2
     record = "one run: the document"
-    fills = ("thoughts", "latency")
+    fills = ("thoughts", "cost", "latency")
 
     def sniff(self, head: Head) -> float:
         """A document with a step view of actions and observations, or a prompt view written by an agent."""
@@ -48,7 +48,7 @@ class SweAgentTraj:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode."""
-        yield from read_rows(source, lambda row, locator: self._row(row, locator, PurePath(source.label)))
+        yield from read_rows(source, lambda row, locator: self._row(row, locator, source.place))
 
     def _row(self, row: Any, locator: str, path: PurePath) -> Iterator[Reading]:
         history = _dicts(row.get("history")) if isinstance(row, dict) else []
@@ -81,6 +81,7 @@ class SweAgentTraj:
             policy_id=policy,
             model=policy if kind == "agent_log" else None,
             temperature=_temperature(config),
+            cost_usd=_cost(info),
             metadata=canonical(
                 {
                     "environment": row.get("environment"),
@@ -141,7 +142,7 @@ def _add_step(
         response, thought = thought, None
     elif thought is not None and thought.strip() == response.strip():
         thought = None
-    builder.turn(response, [call] if call else [], f"{where}/{source}", thought=thought or None)
+    builder.turn(response, [call] if call else [], place_of(step, source, where), thought=thought or None)
     if "observation" not in step or step["observation"] is None:
         return
     text, pointer = text_of(step["observation"]), f"{where}/observation"
@@ -186,11 +187,13 @@ def _add_history(builder: EpisodeBuilder, run: list[tuple[int, dict[str, Any]]],
                 calls = _command(builder, str(action), f"{where}/action")
             thought = text_of(message.get("thought"))
             repeated = thought is None or thought.strip() == (text or "").strip()
-            builder.turn(text, calls, f"{where}/content", thought=None if repeated else thought)
+            builder.turn(
+                text, calls, place_of(message, "content", where), thought=None if repeated else thought
+            )
         elif role == "tool" or (role == "user" and commands_open):
             ids = message.get("tool_call_ids")
             call_id = message.get("tool_call_id") or (ids[0] if isinstance(ids, list) and ids else None)
-            builder.result(text_or_none(call_id), text, f"{where}/content")
+            builder.result(text_or_none(call_id), text, place_of(message, "content", where))
             commands_open = False
         elif role in ("system", "user"):
             builder.message(role, text, f"{where}/content")
@@ -251,6 +254,13 @@ def _who(info: dict[str, Any], config: dict[str, Any], path: PurePath) -> tuple[
         return "human_demo", "human"
     model = _inside(config, "agent", "model", "name")
     return "agent_log", model if isinstance(model, str) and model else None
+
+
+def _cost(info: dict[str, Any]) -> float | None:
+    """What the model calls cost. Without any (a person, a replay) there was nothing to pay."""
+    stats = _inside(info, "model_stats")
+    stats = stats if isinstance(stats, dict) else {}
+    return cost_or_none(stats.get("instance_cost")) if stats.get("api_calls") else None
 
 
 def _temperature(config: dict[str, Any]) -> float | None:

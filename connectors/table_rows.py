@@ -47,7 +47,7 @@ def table_rows(source: Source, key_column: str) -> Iterator[tuple[str, Any | Rej
 
 def _first_names(source: Source) -> list[str]:
     _, first = next(source.lines(), (0, b""))
-    return _header(first.decode("utf-8", "replace"))[0]
+    return _header(first.decode("utf-8", "replace"))[0] if isinstance(first, bytes) else []
 
 
 def _parquet(source: Source) -> Iterator[tuple[str, Any | Reject]]:
@@ -58,7 +58,7 @@ def _parquet(source: Source) -> Iterator[tuple[str, Any | Reject]]:
     try:
         with pq.ParquetFile(source.path) as file:
             for batch in file.iter_batches(_BATCH):
-                for row in batch.to_pylist():
+                for row in _rows_of(batch):
                     yield f"{source.label}#/{number}", row
                     number += 1
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -71,6 +71,27 @@ def _parquet(source: Source) -> Iterator[tuple[str, Any | Reject]]:
                 detail=str(error)[:200],
             ),
         )
+
+
+def _rows_of(batch: Any) -> list[dict[str, Any]]:
+    """The rows of a record batch. A value that Python has no room for (a date in the year 300,000) comes as text."""
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+        return rows
+    except (OverflowError, ValueError):
+        columns = [[_cell(cell) for cell in column] for column in batch.columns]
+        return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _cell(cell: Any) -> Any:
+    import pyarrow as pa
+
+    for value in (cell.as_py, lambda: cell.cast(pa.string()).as_py()):
+        try:
+            return value()
+        except (OverflowError, ValueError, pa.ArrowException):
+            continue
+    return f"[{cell.type}]"
 
 
 def _header(line: str) -> tuple[list[str], str]:
@@ -92,7 +113,8 @@ def _csv(source: Source) -> Iterator[tuple[str, Any | Reject]]:
     # Bytes that are no UTF-8 pass as surrogates, so that they spoil their own row only.
     lines = list(io.StringIO(data.decode("utf-8", "surrogateescape"), newline=""))
     first = next((index for index, line in enumerate(lines) if line.strip()), len(lines))
-    names, delimiter = _header("".join(lines[first : first + 1]))
+    header = "".join(lines[first : first + 1]).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    names, delimiter = _header(header)
     start = first + 1
     while start < len(lines):
         reader = csv.reader(islice(lines, start, None), delimiter=delimiter, strict=True)

@@ -28,7 +28,7 @@ class Taskmaster4:
     """Taskmaster-4's dialogues."""
 
     name = "taskmaster4"
-    version = 1
+    version = 2
     record = "one dialogue (an array element, a line or the document)"
     fills: tuple[str, ...] = ()
 
@@ -138,7 +138,7 @@ class TaskmasterReward:
     """Taskmaster's judged answers: one decision each."""
 
     name = "taskmaster_reward"
-    version = 1
+    version = 2
     record = "one judged answer (an array element, a line or the document)"
     fills = ("outcome", "score", "rewards")
 

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-import xxhash
 from msgspec.structs import replace
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.content import bad_part, count_or_none, micros, text_of, text_or_none
+from logforge.connectors.content import bad_part, cost_or_none, count_or_none, micros, text_of, text_or_none
 from logforge.connectors.inner import InnerList, object_or_empty, read_inner
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.openai_messages import calls_of, tool_names
 from logforge.connectors.outcome import asks_user
+from logforge.connectors.policies import prompt_version
 from logforge.connectors.rows import close, first_number, reject
 from logforge.connectors.unsupported import RULE, VOICE
 from logforge.schemas.episode import Ending, Episode, Reading, StepKind
@@ -35,9 +35,9 @@ class Tau2Bench:
     """τ²-bench's simulation results."""
 
     name = "tau2_bench"
-    version = 1
+    version = 2
     record = "one element of `simulations`: a trial of a task"
-    fills = ("outcome", "score", "tools", "tokens", "times")
+    fills = ("outcome", "score", "tools", "tokens", "cost", "times")
 
     def sniff(self, head: Head) -> float:
         """A document with the run's settings, of agent and environment, and tasks or simulations."""
@@ -71,7 +71,7 @@ class Tau2Bench:
         actions = object_or_empty(task.get("evaluation_criteria")).get("actions")
         clock = {"started_at": micros(row.get("start_time")), "ended_at": micros(row.get("end_time"))}
         policy = world.get("policy")
-        prompt = {"prompt_version": xxhash.xxh3_64_hexdigest(str(policy).encode())} if policy else {}
+        prompt = {"prompt_version": prompt_version(str(policy))} if policy else {}
         return talk.builder.finish(
             id=episode_id(self.name, native) if _is_uuid(native) else content_id(self.name, row),
             format=self.name,
@@ -88,6 +88,7 @@ class Tau2Bench:
             tools=tool_names(world.get("tool_defs")),
             success=None if score is None or _is_placeholder(row) else abs(score - 1) <= 1e-6,
             score=score,
+            cost_usd=cost_or_none(row.get("agent_cost")),
             reference=canonical(actions) if actions is not None else None,
             metadata=canonical(_metadata(row, info, task, talk)),
             **(clock if _has_clock(row) else {}),
@@ -130,6 +131,7 @@ class _Talk:
             "created_at": self._time(message),
             "tokens_in": count_or_none(usage.get("prompt_tokens")),
             "tokens_out": count_or_none(usage.get("completion_tokens")),
+            "cost_usd": cost_or_none(message.get("cost")),
         }
         lost = bool(message.get("tool_calls")) and not calls
         if lost or (index == 0 and not calls):  # a decision that the log lost, or the harness's greeting

@@ -22,7 +22,7 @@ class TauBench:
     """tau-bench's `historical_trajectories`."""
 
     name = "tau_bench"
-    version = 1
+    version = 2
     record = "one array element: a trial of a task"
     fills = ("outcome", "score")
 

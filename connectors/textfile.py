@@ -13,7 +13,7 @@ def read_text(path: str | Path) -> str:
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
-        raise _error(path, "no such file") from None
+        raise SpecError([Problem("no such file", str(path))], "look for a typing error in the path") from None
     except OSError as error:
         raise _error(path, f"cannot be read: {error.strerror}") from None
     if len(data) > MAX_BYTES:

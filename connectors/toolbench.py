@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,7 +32,7 @@ class ToolbenchDfs:
     """ToolBench's answer files."""
 
     name = "toolbench_dfs"
-    version = 1
+    version = 2
     record = "one search: the document"
     fills = ("outcome", "tools")
 
@@ -45,7 +44,7 @@ class ToolbenchDfs:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode."""
-        name = PurePath(source.label).name
+        name = source.place.name
         yield from read_rows(source, lambda row, locator: self._row(row, locator, name))
 
     def _row(self, row: Any, locator: str, name: str) -> Iterator[Reading]:
@@ -83,6 +82,7 @@ class ToolbenchDfs:
             group_id=group_of(query),
             policy_id=method["policy"] if method else None,
             model=method["model"] if method else None,
+            prompt_version=None,  # the prompt lists the APIs of its task, and the method says which prompt it is
             tools=tool_names(answer.get("function")),
             success=first_bool(row, "win"),
             metadata=canonical(

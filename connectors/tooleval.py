@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, text_of, text_or_none
+from logforge.connectors.content import bad_part, place_of, text_of, text_or_none
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.keyed import entry_keys, read_keyed
 from logforge.connectors.openai_messages import tool_names
@@ -26,13 +26,15 @@ class _Node(NamedTuple):
     role: str | None
     message: Any
     where: str
+    place: str
+    """Of the message."""
 
 
 class Tooleval:
     """ToolEval's converted answers."""
 
     name = "tooleval"
-    version = 1
+    version = 2
     record = "one entry of the document: an answer to a query"
     fills = ("tools",)
 
@@ -96,7 +98,14 @@ class _Chain:
             if not isinstance(node, dict):
                 self._reject(where, "node is no object", "bad_node", node)
                 break
-            self._add(_Node(text_or_none(node.get("role")), node.get("message"), where))
+            self._add(
+                _Node(
+                    text_or_none(node.get("role")),
+                    node.get("message"),
+                    where,
+                    place_of(node, "message", where),
+                )
+            )
             branches = node["next"] if isinstance(node.get("next"), list) else []
             where = f"{where}/next"
         self._flush()
@@ -117,7 +126,7 @@ class _Chain:
             self.builder.message("user", self.query, at(self.locator, "/query"))
         elif node.role in ("system", "user"):
             if text:
-                self.builder.message(node.role, text, f"{node.where}/message")
+                self.builder.message(node.role, text, node.place)
         else:
             reason = "node whose role is none of system, user, assistant, tool"
             self._reject(node.where, reason, "unknown_role", {"role": node.role, "message": node.message})
@@ -126,7 +135,7 @@ class _Chain:
         """What the agent said without calling a tool after it."""
         said, self._said = self._said, None
         if said is not None:
-            self.builder.turn(text_of(said.message), [], f"{said.where}/message")
+            self.builder.turn(text_of(said.message), [], said.place)
 
     def _tool(self, node: _Node) -> None:
         found = _fields(node.message)
@@ -138,11 +147,11 @@ class _Chain:
         self.cut += found.cut is not None
         said, self._said = self._said, None
         call = Call(name, self._arguments(name, found) or node.message, None, node.where)
-        text, where = (text_of(said.message), said.where) if said else (None, node.where)
-        self.builder.turn(text, [call], f"{where}/message")
+        text, place = (text_of(said.message), said.place) if said else (None, node.place)
+        self.builder.turn(text, [call], place)
         result = text_of(found.values.get("response"))
         if result or (result is not None and found.cut is None):
-            self.builder.result(None, result, f"{node.where}/message")
+            self.builder.result(None, result, node.place)
 
     def _arguments(self, name: str, found: Fields) -> Any:
         """Arguments that are cut off stay as they are; those of `Finish` stand whole in the final answer."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from math import fsum
 from typing import Any
 
 from logforge.connectors.builder import episode_id
+from logforge.connectors.decision_keys import keyed
 from logforge.connectors.history import History, lost
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.rows import close, first_user_text
-from logforge.connectors.spans import Span, in_time_order
+from logforge.connectors.spans import Span, in_order, in_time_order
 from logforge.connectors.units import Tree, Unit, join, rehome
 from logforge.connectors.verdicts import Verdict, score_of, success_of
 from logforge.schemas.episode import Ending, Reading, Skip
@@ -62,7 +64,7 @@ class Traces:
             try:
                 readings = list(self._read(unit, units))
             except RecursionError:
-                readings = [lost(span, "nested too deep", "malformed_record") for span in unit.spans]
+                readings = [lost(span, "nested too deep", "nested_too_deep") for span in unit.spans]
             yield from readings
 
     def _read(self, unit: Unit, units: dict[tuple[str, ...], Unit]) -> Iterator[Reading]:
@@ -96,6 +98,8 @@ class Traces:
         ordered = in_time_order(spans)
         ending, reason = self._ending(history, extra, spans)
         whole = _whole_run(history, extra)
+        # what judges the run judges no step as well: it would count twice
+        history.judged = [(at, v) for at, v in history.judged if not any(v is other for other in whole)]
         models = [span.model for span in ordered if span.model]
         more: dict[str, Any] = {}
         if version := _first(ordered, "prompt_version"):
@@ -117,7 +121,8 @@ class Traces:
             policy_id=models[0] if models else None,
             model=models[0] if models else None,
             temperature=_first(ordered, "temperature"),
-            tools=_tools(spans),
+            tools=_first(in_time_order([span for span in extra if span.kind == "agent"]), "tools"),
+            cost_usd=_cost(spans),
             started_at=min(starts) if starts else None,
             ended_at=max(ends) if ends else None,
             success=success_of(whole),
@@ -125,7 +130,7 @@ class Traces:
             metadata=_metadata(ordered),
             **more,
         )
-        yield from close(builder, history.rewarded(episode))
+        yield from keyed(close(builder, history.rewarded(episode)), _span_ids(history))
 
     def _ending(self, history: History, extra: list[Span], spans: list[Span]) -> tuple[Ending, str]:
         builder = history.builder
@@ -152,6 +157,15 @@ class Traces:
         return "truncated", "the log stops before the agent's reply"
 
 
+def _span_ids(history: History) -> dict[int, str]:
+    """The ids of the model calls that wrote turns, by position. A trace that was exported before it ended lacks the spans that
+    tell whose it was, so that its episode has another id; its decisions have not."""
+    found = history.decided.items()
+    return {
+        at: f"{span.trace}/{span.id}" for at, span in found if span.id and _RANDOM_ID.fullmatch(span.trace)
+    }
+
+
 def _homeless(unit: Unit) -> Iterator[Reading]:
     for span in unit.groups:
         if span.verdicts:
@@ -163,7 +177,7 @@ def _homeless(unit: Unit) -> Iterator[Reading]:
 def _histories(unit: Unit) -> list[History]:
     """The conversations of a unit: usually one. A prompt of another kind beside it (a title, say) is one of its own."""
     histories: list[History] = []
-    for span in in_time_order(unit.models):
+    for span in in_order(unit.models):
         history = next((h for h in reversed(histories) if h.wants(span)), None)
         if history is None:
             history = History()
@@ -216,9 +230,12 @@ def _first(spans: list[Span], name: str) -> Any:
     return next((value for span in spans if (value := getattr(span, name)) is not None), None)
 
 
-def _tools(spans: list[Span]) -> list[str] | None:
-    offered = [span.tools for span in spans if span.tools is not None]
-    return sorted({name for names in offered for name in names}) if offered else None
+def _cost(spans: list[Span]) -> float | None:
+    """What the model calls cost; an agent's own figure may be their sum, and counts where they have none."""
+    by_kind = [[span.cost for span in spans if span.kind == kind] for kind in ("model", "agent")]
+    known = [[cost for cost in costs if cost is not None] for costs in by_kind]
+    costs = next((costs for costs in known if costs), None)
+    return None if costs is None else round(fsum(costs), 12)
 
 
 def _metadata(spans: list[Span]) -> str:
@@ -228,10 +245,7 @@ def _metadata(spans: list[Span]) -> str:
         for key, value in span.about.items():
             found.setdefault(key, value)
     found["traces"] = sorted({span.trace for span in spans})
-    costs = [span.cost for span in spans if span.cost is not None]
     seconds = [span.seconds for span in spans if span.kind == "model" and span.seconds is not None]
-    if costs:
-        found["cost"] = round(sum(costs), 12)
     if seconds:
         found["model_seconds"] = round(sum(seconds), 6)
     verdicts = [{**v.as_dict(), "span": span.id} for span in spans for v in span.verdicts]

@@ -34,7 +34,7 @@ class Trl:
     """Rows for TRL's trainers."""
 
     name = "trl"
-    version = 1
+    version = 2
     record = "one row (a line, an array element or the document)"
     fills = ("outcome", "score", "tools")
 
@@ -42,12 +42,14 @@ class Trl:
         """A prompt with a completion, or two answers to choose from; answers without a prompt must be messages."""
         if head.container not in ("object", "array") or {"messages", "conversations"} & head.top:
             return 0.0
+        if not (set(_PAIR) <= head.top or {"prompt", "completion"} <= head.top):
+            return 0.0
         if any(mark in head.data for mark in CALLS_IN_TEXT):
             return 0.0
         if set(_PAIR) <= head.top:
             listed = all(head.keys.get(side, set()) >= _MESSAGES for side in _PAIR)
             return 0.8 if "prompt" in head.top or listed else 0.0
-        return 0.6 if {"prompt", "completion"} <= head.top else 0.0
+        return 0.6
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per answer."""

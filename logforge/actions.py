@@ -18,6 +18,13 @@ ALWAYS = frozenset({RESPOND, CLARIFY})
 """What every agent can do, whatever tools it is offered."""
 
 
+def seen_in(episode: Episode) -> tuple[str, list[str] | None, list[tuple[str, str, bool]]]:
+    """What an episode adds to an action space: its format, every tool it was ever offered, and what was done."""
+    lists = [tools for tools in episode.offered if tools is not None]
+    tools = list(dict.fromkeys(name for names in lists for name in names)) if lists else None
+    return episode.format, tools, [(step.action, step.kind, step.action_valid) for step in episode.steps]
+
+
 class Mask(NamedTuple):
     """Which actions were on offer, in vocabulary order, and how that is known."""
 
@@ -38,7 +45,7 @@ class ActionSpace:
         rows: Iterable[tuple[str, Iterable[str] | None, Iterable[tuple[str, str, bool]]]],
         earlier: Vocabulary | None = None,
     ) -> ActionSpace:
-        """From one (format, tools offered or None, [(action, kind, action_valid)]) per episode.
+        """From one (format, tools offered or None, [(action, kind, action_valid)]) per episode (see `seen_in`).
 
         A tool counts when it was offered, or called and not marked invalid: a hallucinated tool adds nothing.
         With `earlier`, its ids stay and new tools follow.
@@ -52,19 +59,38 @@ class ActionSpace:
         by_format = {name: frozenset(seen[name] - {INVALID}) for name in sorted(seen)}
         return cls(Vocabulary.build(every, earlier), by_format)
 
-    def offered(self, episode: Episode) -> tuple[str, ...]:
-        """The names of the actions the episode's agent could take, sorted.
+    def offered(self, episode: Episode, now: list[str] | None = None) -> list[tuple[str, ...]]:
+        """The names of the actions the episode's agent could take at each decision and after the last one, each sorted.
 
-        An offered tool outside the vocabulary is left out: it has no id that a policy could choose.
+        After the last one these are the tools `now`, which serving knows; without it, those of the last decision. An offered tool outside the vocabulary is left out: it has no id that a policy could choose.
         """
-        tools = self._inferred(episode.format) if episode.tools is None else episode.tools
-        names = ALWAYS.union(tools) - {INVALID}
-        return tuple(sorted(name for name in names if name in self.vocabulary))
+        lists = episode.offered if now is None else [*episode.offered[:-1], now]
+        return [names for names, _ in self._choices(episode.format, lists)]
 
-    def mask(self, episode: Episode) -> Mask:
-        """`logged` when the log lists the tools offered, else `inferred`: every tool seen in the episode's format."""
-        kind: MaskKind = "inferred" if episode.tools is None else "logged"
-        return Mask(self.row(self.offered(episode)), kind)
+    def masks(self, episode: Episode) -> list[Mask]:
+        """What `offered` names, as masks: `logged` when the log lists the tools offered then, else `inferred`: every tool
+        seen in the episode's format."""
+        rows: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
+        found = []
+        for names, kind in self._choices(episode.format, episode.offered):
+            if names not in rows:
+                rows[names] = self.row(names)
+            found.append(Mask(rows[names], kind))
+        return found
+
+    def _choices(
+        self, format_name: str, lists: list[list[str] | None]
+    ) -> list[tuple[tuple[str, ...], MaskKind]]:
+        known: dict[int, tuple[tuple[str, ...], MaskKind]] = {}
+        for tools in lists:
+            if id(tools) not in known:
+                kind: MaskKind = "inferred" if tools is None else "logged"
+                known[id(tools)] = self._names(format_name, tools), kind
+        return [known[id(tools)] for tools in lists]
+
+    def _names(self, format_name: str, tools: list[str] | None) -> tuple[str, ...]:
+        names = ALWAYS.union(self._inferred(format_name) if tools is None else tools) - {INVALID}
+        return tuple(sorted(name for name in names if name in self.vocabulary))
 
     def row(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """Names of actions as booleans in vocabulary order."""

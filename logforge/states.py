@@ -77,10 +77,10 @@ class StateBuilder:
     def __init__(self, config: StateConfig, space: ActionSpace, text_size: int) -> None:
         self.config, self.space, self.text_size = config, space, text_size
 
-    def symbols(self, episode: Episode) -> list[State]:
-        """The state before each step, and the final one."""
-        mask = self.space.offered(episode)
-        return states_of(episode, mask, self.config.window_turns, self.config.history)
+    def symbols(self, episode: Episode, now: list[str] | None = None) -> list[State]:
+        """The state before each step, and the final one, in which the tools `now` are offered (without: those of the last step)."""
+        offered = self.space.offered(episode, now)
+        return states_of(episode, offered, self.config.window_turns, self.config.history)
 
     def texts(self, states: Iterable[State]) -> set[str]:
         """The texts whose vectors `vectors` needs; blank ones need none."""
@@ -104,7 +104,8 @@ class StateBuilder:
     def vectors(self, states: Sequence[State], lookup: TextVectors) -> npt.NDArray[np.float32]:
         """One row per state. `lookup` holds the (reduced) vectors of at least `texts(states)`."""
         if lookup.size != self.text_size:
-            raise Mismatch("size of the text vectors", self.text_size, lookup.size)
+            remedy = "reduce them with the dataset's own PCA"
+            raise Mismatch("size of the text vectors", self.text_size, lookup.size, remedy)
         out = np.zeros((len(states), self.size), np.float32)
         start = 0
         for block in self._blocks:

@@ -2,7 +2,7 @@
 
 A decision's *cut* is the position of its turn (of the first call of its parallel group). Known are messages and
 results below the cut, and the names and arguments of the group's earlier calls. Nothing that describes the episode
-as a whole enters, except its task and the tools it was offered. A call whose result is not known is `pending`, even
+as a whole enters, except its task; the mask is what was offered at that decision. A call whose result is not known is `pending`, even
 when the log will never hold one: the absence of a result shows only in hindsight.
 """
 
@@ -69,11 +69,14 @@ class State(msgspec.Struct, frozen=True):
     hour: float | None = None
 
 
-def states_of(episode: Episode, mask: tuple[str, ...], window_turns: int, history: int) -> list[State]:
-    """The state before each step, and the final one, which sees the whole episode."""
+def states_of(
+    episode: Episode, masks: Sequence[tuple[str, ...]], window_turns: int, history: int
+) -> list[State]:
+    """The state before each step, and the final one, which sees the whole episode. `masks` names what was allowed in each."""
     log = _Log(episode)
     cuts = [*_cuts(episode.steps), _END]
-    return [log.state(index, cut, mask, window_turns, history) for index, cut in enumerate(cuts)]
+    pairs = zip(cuts, masks, strict=True)
+    return [log.state(index, cut, mask, window_turns, history) for index, (cut, mask) in enumerate(pairs)]
 
 
 def _cuts(steps: Sequence[Step]) -> list[int]:

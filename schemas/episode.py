@@ -27,7 +27,10 @@ RESULT_STATUSES: tuple[ResultStatus, ...] = ("ok", "error", "empty", "timeout", 
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One text of an episode. `position` counts from 0 without gaps; times are microseconds since 1970, UTC."""
+    """One text of an episode. `position` counts from 0 without gaps; times are microseconds since 1970, UTC.
+
+    `flags` say what ingest found suspect in it, as `unicode:bidi` or `injection:ignore_previous` (None: nothing).
+    """
 
     position: int
     role: str
@@ -38,6 +41,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     model: str | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
+    cost_usd: float | None = None
+    flags: list[str] | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -49,6 +54,8 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     `repair` names what was mended in the arguments and the name (kinds joined by `+`); `logged_arguments` is the damaged
     text, which no table holds. `decision_key` names the decision wherever it is logged: a session that resumes another
     carries its decisions along, and they count once (None: the log has no ids that stay the same).
+    `tools` are those offered at this decision, where they are not the episode's (None: they are). `danger` says how the action
+    is dangerous (None: it is not, or nobody looked).
     """
 
     step: int
@@ -75,10 +82,16 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     repair: str | None = None
     logged_arguments: str | None = None
     decision_key: str | None = None
+    tools: list[str] | None = None
+    danger: str | None = None
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of one agent on one task. `records` is how many of the source's records went into it."""
+    """One run of one agent on one task. `records` is how many of the source's records went into it.
+
+    `tools` are those offered at the first decision, and at all others that have no list of their own (None: the log does
+    not say). `cost_usd` is in US dollars, as logged.
+    """
 
     episode_id: str
     format: str
@@ -106,8 +119,15 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: int | None = None
     success: bool | None = None
     score: float | None = None
+    cost_usd: float | None = None
     reference: str | None = None
     metadata: str = "{}"
+
+    @property
+    def offered(self) -> list[list[str] | None]:
+        """The tools offered at each decision and, last, after them: those of the last decision, as far as a log tells."""
+        lists = [self.tools if step.tools is None else step.tools for step in self.steps]
+        return [*lists, lists[-1] if lists else self.tools]
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):

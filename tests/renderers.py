@@ -152,6 +152,23 @@ def shuffled_together(queues: list[list[Any]], chance: random.Random) -> list[An
     return rows
 
 
+def openai_requests(talks: list[Talk], chance: random.Random) -> bytes:
+    """A request for each turn of the agent, with all that was said before; the talks are held at the same time."""
+    return lines(shuffled_together([exchanges(talk) for talk in talks], chance))
+
+
+def exchanges(talk: Talk) -> list[dict[str, Any]]:
+    messages = openai_messages(talk)
+    sent = [{key: value for key, value in m.items() if key != "reasoning_content"} for m in messages]
+    rows = []
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant":
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            response = {"id": f"chatcmpl-{talk.name}-{index}", "choices": [choice]}
+            rows.append({"request": {"model": "m", "messages": sent[:index]}, "response": response})
+    return rows
+
+
 def tau_bench(talks: list[Talk], chance: random.Random) -> bytes:
     rows = []
     for number, talk in enumerate(talks):
@@ -398,6 +415,7 @@ SHAPES = {
     "openai array": Shape("openai_messages", ".json", openai_array, ending=openai_ending),
     "openai messages as text": Shape("openai_messages", ".jsonl", openai_text, ending=openai_ending),
     "session lines": Shape("openai_messages", ".jsonl", session_lines),
+    "openai requests": Shape("openai_requests", ".jsonl", openai_requests, ends_with_agent=True),
     "tau-bench": Shape("tau_bench", ".json", tau_bench, ending=lambda talk: talk.success is not None),
     "trl": Shape("trl", ".jsonl", trl_rows),
     "claude code": Shape("claude_code", ".jsonl", claude_lines, system=False, flags_failure=True),

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, SHARED
-from logforge.connectors import get
+from logforge.connectors import detect, get
 from logforge.connectors.base import Source, look
 from logforge.connectors.builder import episode_id
-from logforge.connectors.identity import instance_task, issue_in, task_group
+from logforge.connectors.identity import instance_task, issue_in, run_task, task_group
 from logforge.connectors.text_calls import execute_calls, fenced, function_calls
+from logforge.connectors.unsupported import unsupported
 from logforge.schemas.episode import Episode, Reject
 
 DATA = Path(__file__).parent / "data" / "connectors"
@@ -104,6 +105,86 @@ def test_an_openhands_delegate_is_an_episode_of_its_own():
     assert [(s.action, s.result) for s in child.steps] == [("browser", "MIT licence"), ("finish", None)]
     assert (child.ending, main.parent_episode_id) == ("terminal", None)
     assert (main.steps[2].action, main.steps[2].result) == ("delegate_to_browser", "It is MIT.")
+
+
+@pytest.mark.parametrize("name", ["openhands_events/sdk.jsonl", "openhands_output/sdk_output.jsonl"])
+def test_openhands_sdk_events_are_a_run(name):
+    readings = fixture(*name.split("/"))
+    (episode,) = episodes(readings)
+    assert [m.role[0] for m in episode.messages] == list("suattatatat")
+    assert (episode.messages[2].content, episode.messages[2].thought) == ("I look around.", "First look")
+    assert [(s.action, s.result_status, s.parallel_group) for s in episode.steps] == [
+        ("terminal", "ok", 0),
+        ("file_editor", "error", 0),
+        ("terminal", "refused", None),
+        ("terminal", "error", None),
+        ("finish", "ok", None),
+    ]
+    assert episode.steps[1].arguments == '{"command":"view","path":"/a"}'
+    assert episode.tools == ["file_editor", "finish", "terminal"]
+    assert (episode.ending, episode.ending_reason) == ("terminal", "execution status: finished")
+    kinds = [event["kind"] for event in json.loads(episode.metadata)["other_events"]]
+    assert kinds == ["ConversationStateUpdateEvent", "Condensation", "ConversationStateUpdateEvent"]
+    if name.startswith("openhands_output"):
+        assert (episode.model, episode.cost_usd, episode.task_id) == ("m-1", 0.25, "o__r-1")
+        assert [r.rule for r in readings if isinstance(r, Reject)] == ["bad_event"]
+    else:
+        assert episode.records == 15
+
+
+def sdk(kind, source="environment", **more):
+    return {"id": "e", "timestamp": "2026-02-03T10:00:00.000001", "source": source, "kind": kind, **more}
+
+
+@pytest.mark.parametrize(
+    ("events", "ending", "reason"),
+    [
+        ([], "truncated", "the log stops before the agent finishes"),
+        ([sdk("MessageEvent", "agent", llm_message={"content": "Hi"})], "terminal", "end of conversation"),
+        ([sdk("PauseEvent", "user")], "truncated", "the user paused it"),
+        ([sdk("ConversationErrorEvent", code="LLMError")], "truncated", "error: LLMError"),
+        (
+            [sdk("ConversationStateUpdateEvent", key="execution_status", value="stuck")],
+            "truncated",
+            "execution status: stuck",
+        ),
+        (
+            [sdk("ConversationStateUpdateEvent", key="full_state", value={"execution_status": "finished"})],
+            "terminal",
+            "execution status: finished",
+        ),
+        (
+            [sdk("ActionEvent", "agent", tool_name="x", tool_call_id="c", action={"kind": "X", "a": 1})],
+            "truncated",
+            "last call is unanswered",
+        ),
+    ],
+)
+def test_openhands_sdk_endings(tmp_path, events, ending, reason):
+    begin = [sdk("MessageEvent", "user", llm_message={"content": "Go"})]
+    (episode,) = episodes(read(written(tmp_path, begin + events), "openhands_events"))
+    assert (episode.ending, episode.ending_reason) == (ending, reason)
+
+
+def test_one_event_of_the_openhands_sdk_alone_is_refused_in_words(tmp_path):
+    path = tmp_path / "event-00001-0198c0de.json"
+    path.write_text(json.dumps(sdk("MessageEvent", "user", llm_message={"content": "Go"})))
+    assert detect(path) == []
+    assert "one event of an OpenHands run" in (unsupported(look(path)) or "")
+
+
+def test_mini_swe_agent_reads_objects_of_the_responses_api():
+    (episode,) = episodes(fixture("mini_swe_agent", "responses.traj.json"))
+    assert [m.role[0] for m in episode.messages] == list("suattua")
+    turn = episode.messages[2]
+    assert (turn.content, turn.thought, turn.model) == ("I look.", "Look first", "gpt-x")
+    assert (turn.tokens_in, turn.tokens_out) == (10, 1)
+    assert [(s.action, s.result_status) for s in episode.steps] == [
+        ("bash", "ok"),
+        ("bash", "error"),
+        ("submit", "missing"),
+    ]
+    assert (episode.ending, episode.ending_reason) == ("terminal", "exit status: Submitted")
 
 
 def test_openhands_events_that_decide_nothing_are_kept_apart():
@@ -860,3 +941,18 @@ def test_real_endings():
         ("openhands_output", "terminal"): 2,
         ("openhands_output", "truncated"): 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("tomerfiliba__plumbum-366_17", "tomerfiliba__plumbum-366"),
+        ("a__b.1d70d009.lm_rewrite__nuzjfyur.l13ggwmx_1", "a__b.1d70d009.lm_rewrite__nuzjfyur"),
+        ("getmoto__moto.694ce1f4.pr_6055.vtqmgmtg_1", "getmoto__moto.694ce1f4.pr_6055"),
+        ("tomerfiliba__plumbum-366", None),
+        ("0", None),
+        (None, None),
+    ],
+)
+def test_a_runs_name_tells_its_task(name, task):
+    assert run_task(name) == task

@@ -123,7 +123,11 @@ def test_tau2_endings_and_outcomes(simulations):
 
 def test_tau2_settings_become_fields(simulations):
     episode = simulations[0]
-    assert (episode.model, episode.policy_id, episode.temperature) == ("m-1", "m-1", 0.5)
+    assert (episode.model, episode.policy_id, episode.temperature) == (
+        "m-1",
+        "m-1@t=0.5#prompt:4be2d091",
+        0.5,
+    )
     assert episode.tools == ["get_customer", "get_line"]
     assert episode.reference == '[{"name":"toggle_airplane_mode"}]'
     assert episode.prompt_version is not None
@@ -301,7 +305,12 @@ def test_inspect_events_tell_tokens_times_and_tools(samples):
     assert (turn.model, turn.tokens_in, turn.tokens_out) == ("m-1-2025", 100, 7)
     assert turn.created_at == 1_746_093_602_000_000
     # Not those of a grader: its messages are not the sample's.
-    assert episode.tools == ["bash", "python", "submit", "web_search"]
+    assert [step.action for step in episode.steps] == ["web_search", "bash", "python", "bash", "respond"]
+    assert episode.tools == ["bash", "python"]
+    # The provider ran web_search unlisted: it was on offer, which shows from then on; submit came later.
+    later = ["bash", "python", "submit", "web_search"]
+    assert [step.tools for step in episode.steps] == [None, None, None, later, later]
+    assert all(step.action_valid for step in episode.steps)
     assert episode.started_at == 1_746_093_599_000_000
 
 
@@ -311,7 +320,7 @@ def test_inspect_epochs_are_trials_of_one_task(samples):
     assert first.group_id == second.group_id
     assert first.episode_id != second.episode_id
     assert first.native_id == "uuidSampleOneEpochOne1"
-    assert (first.policy_id, first.temperature) == ("lab/m-1", 0.7)
+    assert (first.policy_id, first.temperature) == ("lab/m-1@t=0.7", 0.7)
 
 
 def test_inspect_scores_endings_and_references(samples):
@@ -420,7 +429,7 @@ def test_inspect_a_log_of_a_run_that_crashed_has_only_its_journal(tmp_path):
     log["_journal/start.json"] = log.pop("header.json").replace('"status": "success", ', "")
     path = archive(tmp_path / "x.eval", log)
     assert [claim.connector.name for claim in detect(path)] == ["inspect_eval"]
-    assert {e.policy_id for e in episodes(read(path, "inspect_eval"))} == {"lab/m-1"}
+    assert {e.policy_id for e in episodes(read(path, "inspect_eval"))} == {"lab/m-1@t=0.7"}
 
 
 def test_inspect_one_damaged_member_does_not_take_its_neighbours_with_it(tmp_path):

@@ -26,9 +26,10 @@ from logforge.connectors.mapping_paths import BadPath, parse_path
 from logforge.connectors.otlp import Otlp
 from logforge.connectors.said import Atom, read_messages
 from logforge.connectors.verdicts import Verdict, score_of, success_of
+from logforge.locate import holds
 from logforge.schemas.episode import Duplicate, Episode, Skip
 from logforge.schemas.errors import SpecError
-from test_connectors import assert_sound, counted, episodes, mutate, rejects, resolve, texts_at, tool_steps
+from test_connectors import assert_sound, counted, episodes, mutate, rejects, resolve, tool_steps
 
 HERE = Path(__file__).parent / "data"
 FLAT = HERE / "connectors" / "otlp"
@@ -149,7 +150,7 @@ def test_what_a_model_span_says_goes_where_it_belongs():
     assert desk.temperature == 0.2
     assert desk.tools == ["ask_shipping", "cancel_order", "find_stock", "quote"]
     assert desk.task == desk.messages[1].content
-    assert desk.policy_id == "m-large-0525"
+    assert desk.policy_id == "m-large-0525@t=0.2#prompt:51375719"
     assert json.loads(desk.metadata)["gen_ai.provider.name"] == "acme"
 
 
@@ -412,7 +413,7 @@ def test_openinference_flattened_messages_and_annotations():
     )
     assert (sums.success, sums.score, sums.temperature, sums.tools) == (True, 1.0, 0.1, ["multiply"])
     assert (sums.session_id, sums.user_id, sums.messages[2].tokens_in) == ("s-1", "u-7", 229)
-    assert json.loads(sums.metadata)["cost"] == 0.004
+    assert sums.cost_usd == 0.004
     assert len(json.loads(sums.metadata)["verdicts"]) == 2
     assert skipped(readings) == {"retriever_span": 1}
     assert (faust.success, faust.records) == (False, 3)
@@ -990,8 +991,74 @@ def test_texts_of_the_flat_fixtures_are_found_again():
         for episode in episodes(spans(path)):
             for message in episode.messages:
                 if message.content:
-                    assert any(
-                        message.content.startswith(text)
-                        for text in texts_at(resolve(path, message.locator))
-                        if text
-                    )
+                    assert holds(resolve(path, message.locator), message.content, False)
+
+
+# --- log records and the AI SDK ---------------------------------------------------------------------------------------
+
+
+def test_genai_events_that_are_log_records_make_the_calls_they_were_written_in():
+    readings = spans(FLAT / "logs.jsonl")
+    weather, hello = episodes(readings)
+    assert [(m.role, m.content) for m in weather.messages] == [
+        ("system", "Answer briefly."),
+        ("user", "Weather in Oslo?"),
+        ("assistant", None),
+        ("tool", "rain, 4 C"),
+        ("assistant", "Rain, 4 degrees."),
+    ]
+    assert [(s.action, s.arguments, s.result) for s in weather.steps] == [
+        ("get_weather", '{"city":"Oslo"}', "rain, 4 C"),
+        ("respond", "{}", None),
+    ]
+    assert (weather.steps[1].logged_reward, weather.records, weather.ending) == (0.9, 9, "terminal")
+    assert (hello.model, hello.temperature, hello.tools) == ("m-1-0525", 0.3, ["find"])
+    assert (hello.messages[-1].content, hello.messages[-1].tokens_in) == ("Hello, friend.", 20)
+    assert [item.reason for item in readings if isinstance(item, Skip)] == ["other_log_record"]
+    assert [item.records for item in readings if isinstance(item, Duplicate)] == [1]
+    assert [(r.rule, r.reason) for r in rejects(readings)] == [
+        ("not_a_span", "a GenAI event that names no span")
+    ]
+
+
+def test_spans_and_their_log_records_in_one_file_are_one_episode(tmp_path):
+    """The span tells model, time and usage; the records what was said."""
+    told = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m-9", "gen_ai.usage.input_tokens": 33}
+    values = [
+        {"key": k, "value": {"intValue": v} if isinstance(v, int) else {"stringValue": v}}
+        for k, v in told.items()
+    ]
+    logs = (FLAT / "logs.jsonl").read_text("utf-8").splitlines()[0]
+    record = json.loads(logs)["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]
+    own = {key: record[key] for key in ("traceId", "spanId")} | {"name": "chat m-9", "attributes": values}
+    times = {"startTimeUnixNano": "1780000000000000000", "endTimeUnixNano": "1780000003000000000"}
+    span = {"resourceSpans": [{"scopeSpans": [{"spans": [own | times]}]}]}
+    for number, lines in enumerate([[json.dumps(span), logs], [logs, json.dumps(span)]]):
+        path = tmp_path / f"{number}.jsonl"
+        path.write_text("\n".join(lines), "utf-8")
+        (episode,) = episodes(spans(path))
+        assert [m.role for m in episode.messages] == ["system", "user", "assistant"]
+        assert (episode.model, episode.messages[2].tokens_in, episode.records) == ("m-9", 33, 4)
+
+
+def test_spans_of_the_vercel_ai_sdk():
+    (shop,) = episodes(spans(FLAT / "vercel.json"))
+    assert [(m.role, m.content) for m in shop.messages] == [
+        ("system", "You sell bikes."),
+        ("user", "Is the blue bike in stock?"),
+        ("assistant", None),
+        ("tool", '{"count":3}'),
+        ("assistant", "Yes, three of them."),
+    ]
+    find, said = shop.steps
+    assert (find.action, find.arguments, find.latency_s, find.result_status) == (
+        "findStock",
+        '{"colour":"blue"}',
+        0.3,
+        "ok",
+    )
+    assert shop.offered == [["findStock"], ["findStock", "order"], ["findStock", "order"]]
+    assert (shop.messages[2].thought, shop.messages[2].tokens_in, shop.user_id) == ("I must look.", 80, "u-7")
+    assert (shop.model, shop.temperature) == ("gpt-5-mini-2025-08-07", 0.4)
+    assert shop.policy_id == f"gpt-5-mini-2025-08-07@t=0.4#prompt:{shop.prompt_version[:8]}"
+    assert (shop.records, shop.ending, said.kind) == (4, "terminal", "respond")

@@ -126,7 +126,8 @@ def test_codex_takes_the_conversation_from_items_alone():
     assert skips(readings) == {"event_repeats_item": 3, "encrypted_reasoning": 1, "compacted_line": 1}
     assert (episode.native_id, episode.session_id) == (SESSION, SESSION)
     assert episode.episode_id == episode_id("codex_rollout", SESSION)
-    assert (episode.task, episode.model, episode.policy_id) == ("Why does the build fail?", "gpt-x", "gpt-x")
+    assert (episode.task, episode.model) == ("Why does the build fail?", "gpt-x")
+    assert episode.policy_id == f"gpt-x#prompt:{episode.prompt_version[:8]}"
     assert end(episode) == ("terminal", "the agent completed its task")
     assert episode.prompt_version is not None
     assert json.loads(episode.metadata)["compactions"] == 1
@@ -621,6 +622,109 @@ def test_two_conversations_that_begin_alike_stay_two():
     assert growing.chains[3:] == [[6], [7]]
 
 
+# --- openai_requests --------------------------------------------------------------------------------------------------
+
+
+def test_openai_requests_that_continue_each_other_are_one_episode():
+    readings = read(DATA / "openai_requests" / "proxy.jsonl")
+    look, chat, retried, branch, failed = episodes(readings)
+    assert [e.records for e in (look, chat, retried, branch, failed)] == [2, 3, 2, 1, 1]
+    assert roles(look) == "s u a t t a"
+    assert calls(look) == [
+        ("lookup", '{"key":7}', "seven"),
+        ("lookup", '{"key":8}', "Error: no such key"),
+        ("search", '{"q":"8"}', None),
+    ]
+    assert look.messages[2].thought == "both at once"  # the second request no longer sends it
+    assert usage(look) == [(10, 5), (20, 6)]
+    assert [step.tools for step in look.steps] == [None, None, ["lookup", "search"]]
+    assert (look.model, look.policy_id, look.user_id, look.tools) == (
+        "gpt-x",
+        "gpt-x@t=0.2#prompt:dcc6603f",
+        "u5",
+        ["lookup"],
+    )
+    assert end(look) == ("truncated", "last call is unanswered")
+    assert Duplicate(records=1) in readings
+    assert [r.rule for r in rejects(readings)] == ["not_a_conversation"] * 2 + ["malformed_record"]
+    assert [r.rule for r in rejects(readings, "part")] == ["other_choice", "bad_answer"]
+    assert end(failed) == ("truncated", "the log is cut off")
+    assert counted(readings) == 13
+
+
+def test_openai_retries_and_branches_are_conversations_whose_copied_decisions_have_one_name():
+    _, chat, retried, branch, _ = episodes(read(DATA / "openai_requests" / "proxy.jsonl"))
+    assert [e.messages[-1].content for e in (chat, retried, branch)] == ["More.", "Bye.", "I can't."]
+    assert end(chat) == ("terminal", "the answer ended: stop")  # the failed request before it was sent again
+    assert end(retried) == ("truncated", "the model's output limit")
+    keys = [[step.decision_key for step in episode.steps] for episode in (chat, retried, branch)]
+    assert all(key is not None for episode in keys for key in episode)
+    assert {episode[0] for episode in keys} == {keys[0][0]}
+    assert len({key for episode in keys for key in episode}) == 5
+
+
+def test_litellm_payloads_keep_their_settings_apart():
+    (episode,) = episodes(read(DATA / "openai_requests" / "litellm.jsonl"))
+    assert (episode.temperature, episode.tools, episode.user_id) == (0.5, ["lookup"], "u7")
+    assert episode.cost_usd == 0.003
+    assert episode.started_at == 1767348001500000
+    assert end(episode) == ("terminal", "the answer ended: stop")
+
+
+@pytest.mark.parametrize(
+    ("response", "ending", "reason"),
+    [
+        ({"error": {"code": 429, "type": "tokens"}}, "truncated", "the request failed: 429"),
+        ({"error": "bad gateway"}, "truncated", "the request failed: error"),
+        (
+            {"choices": [{"message": {"content": "Cut"}, "finish_reason": "content_filter"}]},
+            "truncated",
+            None,
+        ),
+        ({"choices": [{"message": {"content": "Hi"}}]}, "terminal", "end of conversation"),
+        ({"choices": []}, "truncated", "the log stops before the agent's answer"),
+        (None, "truncated", "the log stops before the agent's answer"),
+    ],
+)
+def test_openai_request_endings(tmp_path, response, ending, reason):
+    row = {"request": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}, "response": response}
+    (episode,) = episodes(read(write(tmp_path / "x.jsonl", [row]), "openai_requests"))
+    assert end(episode) == (ending, reason or "the content filter stopped it")
+
+
+def test_a_response_id_that_repeats_names_no_answer(tmp_path):
+    """Some servers give every response the same id."""
+    rows = [
+        {
+            "request": {"model": "m", "messages": [{"role": "user", "content": text}]},
+            "response": {"id": "chatcmpl-constant", "choices": [{"message": {"content": "Yes."}}]},
+        }
+        for text in ("One?", "Two?")
+    ]
+    one, two = episodes(read(write(tmp_path / "x.jsonl", rows)))
+    assert one.episode_id != two.episode_id
+    assert one.steps[0].decision_key != two.steps[0].decision_key or one.steps[0].decision_key is None
+
+
+def test_anthropic_branches_name_what_they_share(tmp_path):
+    hello = {"id": "msg_01234567890", "content": TEXT, "stop_reason": "end_turn"}
+    begin = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": TEXT}]
+    rows = [
+        anthropic(begin[:1], hello),
+        *(
+            anthropic(
+                [*begin, {"role": "user", "content": text}],
+                {"id": f"msg_{text:0>12}", "content": TEXT, "stop_reason": "end_turn"},
+            )
+            for text in ("a", "b")
+        ),
+    ]
+    whole, branch = episodes(read(write(tmp_path / "x.jsonl", rows)))
+    assert (whole.records, branch.records) == (2, 1)
+    assert whole.steps[0].decision_key == branch.steps[0].decision_key is not None
+    assert whole.steps[1].decision_key != branch.steps[1].decision_key
+
+
 # --- langsmith_runs -------------------------------------------------------------------------------------------------
 
 
@@ -773,7 +877,12 @@ BLOCKS = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name
         ({"messages": [MESSAGE]}, "openai_messages"),
         ({"id": "a", "messages": [MESSAGE, BLOCKS]}, "openai_messages"),
         (anthropic([MESSAGE], None), "anthropic_api"),
-        ({"request": {"model": "m", "messages": [MESSAGE]}, "response": {"choices": []}}, None),
+        ({"request": {"model": "m", "messages": [MESSAGE]}, "response": {"choices": []}}, "openai_requests"),
+        ({"request": {"model": "m", "messages": [MESSAGE]}, "response": {"error": {}}}, None),
+        ({"request": {"model": "m", "input": "Hi"}, "response": {"output": []}}, None),
+        ({"messages": [MESSAGE], "response": {"choices": []}, "model_parameters": {}}, "openai_requests"),
+        ({"messages": [MESSAGE], "choices": [{"message": MESSAGE}]}, "openai_requests"),
+        ({"messages": [MESSAGE], "note": 'say "choices": []'}, "openai_messages"),
         ({"request": {"system": "s", "messages": [MESSAGE]}, "response": {"content": []}}, "anthropic_api"),
         ({"type": "message", "payload": {}}, None),
         ({"timestamp": "t", "type": "event_msg", "payload": {"type": "x"}}, "codex_rollout"),
