@@ -17,12 +17,18 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from logforge.schemas.errors import Problem, SpecError, UnknownName
-from logforge.schemas.reward import COLUMNS
+from logforge.schemas.reward_columns import COLUMNS
 
 MAX_DEPTH = 30
 """How deep an expression may nest; a chain of ANDs or of ORs counts once."""
 MAX_CASES = 5
 """How deep CASE may nest: the engine copies a condition once per branch."""
+MAX_BRANCHES = 50
+"""How many WHEN a CASE may have: they are emitted within each other."""
+MAX_LENGTH = 50_000
+"""Characters of an expression."""
+MAX_SHARED = 10_000
+"""Characters of the shared expressions in it, written out: names that double each other would grow without end."""
 
 _SQL_KINDS = {"VARCHAR": "text", "BOOLEAN": "boolean"}
 _COLUMN_KINDS = {column.name: _SQL_KINDS.get(column.type, "number") for column in COLUMNS}
@@ -96,11 +102,19 @@ class Expression(NamedTuple):
     number: float | None
 
 
+def text_literal(text: str) -> str:
+    """A text as an SQL constant."""
+    return str(exp.Literal.string(text).sql(dialect="duckdb"))
+
+
 @lru_cache(maxsize=512)
-def parse(text: str) -> Expression:
-    """The safe expression of a text. Raises SpecError, listing everything in it that is not allowed."""
+def parse(text: str, names: tuple[tuple[str, str], ...] = ()) -> Expression:
+    """The safe expression of a text. `names` are shared expressions it may use, each in its canonical text.
+
+    Raises SpecError, listing everything in it that is not allowed.
+    """
     try:
-        tree = _tree(text)
+        tree = _expanded(_tree(text), dict(names))
         found = list(dict.fromkeys(_problems(tree)))
         if not found:
             columns = {column.name.lower() for column in tree.find_all(exp.Column)}
@@ -113,6 +127,8 @@ def parse(text: str) -> Expression:
 
 
 def _tree(text: str) -> Any:
+    if len(text) > MAX_LENGTH:
+        raise SpecError([Problem(f"longer than {MAX_LENGTH:,} characters")])
     # sqlglot warns on stderr about each statement it does not know; here those are refused
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
@@ -131,6 +147,21 @@ def _tree(text: str) -> Any:
         listed = getattr(error, "errors", None)
         what = listed[0]["description"] if listed else str(error).splitlines()[0]
         raise SpecError([Problem(f"not an SQL expression: {what[:120].rstrip('.')}")]) from None
+
+
+def _expanded(tree: Any, names: dict[str, str]) -> Any:
+    """The tree with every shared expression in the place of its name."""
+    used = [names.get(column.name.lower(), "") for column in tree.find_all(exp.Column)] if names else []
+    if sum(map(len, used)) > MAX_SHARED:
+        raise SpecError(
+            [Problem(f"its shared expressions, written out, are longer than {MAX_SHARED:,} characters")]
+        )
+
+    def named(node: Any) -> Any:
+        plain = isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower() in names
+        return exp.Paren(this=_tree(names[node.name.lower()])) if plain else node
+
+    return _rewritten(tree, named) if names else tree
 
 
 def _problems(tree: Any) -> Iterator[str]:
@@ -183,8 +214,12 @@ def _form_problems(node: Any) -> Iterator[str]:
             yield "`->>` takes a column on its left"
         if not isinstance(node.expression, exp.JSONPath) and not _is_text(node.expression):
             yield "`->>` takes a constant path on its right"
+    if isinstance(node, exp.Replace) and not _shrinks(node):
+        yield "replace takes constant texts, the new one no longer than the old one"
     if isinstance(node, exp.Case | exp.If) and _case_depth(node) > MAX_CASES:
         yield f"CASE nests deeper than {MAX_CASES}"
+    if isinstance(node, exp.Case) and len(node.args["ifs"]) > MAX_BRANCHES:
+        yield f"CASE has more than {MAX_BRANCHES} branches"
 
 
 def _kind_problems(node: Any) -> Iterator[str]:
@@ -227,6 +262,12 @@ def _kind(node: Any) -> str:
 
 def _is_text(node: Any) -> bool:
     return isinstance(node, exp.Literal) and bool(node.is_string)
+
+
+def _shrinks(node: Any) -> bool:
+    """Nested replacements that lengthen a text multiply, and the engine has no limit for texts."""
+    old, new = node.expression, node.args.get("replacement")
+    return _is_text(old) and _is_text(new) and len(new.this.encode()) <= len(old.this.encode())
 
 
 def _case_depth(node: Any) -> int:

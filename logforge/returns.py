@@ -1,39 +1,68 @@
-"""Returns to go: G_t = r_t + γ G_{t+1}, exact at any length and γ."""
+"""Returns to go: G_t = r_t + γ_t G_{t+1}, exact at any length and γ."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from logforge.schemas.errors import UsageError
 
+Floats = npt.NDArray[np.float64]
+Offsets = npt.NDArray[np.int64]
 
-def returns_to_go(
-    rewards: npt.NDArray[np.float64], offsets: npt.NDArray[np.int64], gamma: float
-) -> npt.NDArray[np.float64]:
+
+def returns_to_go(rewards: Floats, offsets: Offsets, gamma: float | Floats) -> Floats:
     """The discounted sum of rewards from each step to its episode's end.
 
-    Episode i is `rewards[offsets[i]:offsets[i + 1]]`. All episodes are walked in lock step from their ends, so the
-    additions are those of the recursion itself, in its order. A NaN reward makes the episode's earlier returns NaN.
+    Episode i is `rewards[offsets[i]:offsets[i + 1]]`. `gamma` is one discount, or one for each step (see `time_discounts`).
+    The additions are those of the recursion itself, in its order. A NaN reward makes the episode's earlier returns NaN.
     """
-    _check(rewards, offsets, gamma)
-    lengths = np.diff(offsets)
-    order = np.argsort(-lengths, kind="stable")
-    longest_first, ends = lengths[order], offsets[1:][order]
+    check_cuts(rewards, offsets)
+    discounts = as_discounts(gamma, len(rewards))
     returns = np.empty(len(rewards), dtype=np.float64)
-    carry = np.zeros(len(lengths), dtype=np.float64)
-    # how many episodes have at least k steps, for every k
-    alive = np.searchsorted(-longest_first, -np.arange(1, lengths.max(initial=0) + 1), side="right")
-    for back, count in enumerate(alive.tolist(), 1):
-        rows = ends[:count] - back
-        carry = rewards[rows] + gamma * carry[:count]
+    carry = np.zeros(len(offsets) - 1, dtype=np.float64)
+    for rows in last_to_first(offsets):
+        carry = rewards[rows] + discounts[rows] * carry[: len(rows)]
         returns[rows] = carry
     return returns
 
 
-def _check(rewards: npt.NDArray[np.float64], offsets: npt.NDArray[np.int64], gamma: float) -> None:
-    if not 0 < gamma <= 1:
+def last_to_first(offsets: Offsets) -> Iterator[Offsets]:
+    """The steps of all episodes in lock step: the last step of each, then the one before it of those that have one, …
+
+    Longer episodes come first, so the episodes of a turn are the first of those of the turn before it.
+    """
+    lengths = np.diff(offsets)
+    order = np.argsort(-lengths, kind="stable")
+    longest_first, ends = lengths[order], offsets[1:][order]
+    # how many episodes have at least k steps, for every k
+    alive = np.searchsorted(-longest_first, -np.arange(1, lengths.max(initial=0) + 1), side="right")
+    for back, count in enumerate(alive.tolist(), 1):
+        yield ends[:count] - back
+
+
+def time_discounts(gamma: float, seconds: Floats, unit_s: float) -> Floats:
+    """γ^(Δt/unit): one discount for each step, `seconds` after which the next decision was taken. NaN counts as one unit."""
+    if not unit_s > 0 or (seconds < 0).any():
+        raise UsageError(
+            "a time or its unit is negative", "seconds are at least 0, and the unit lies above 0"
+        )
+    units = np.where(np.isnan(seconds), 1.0, seconds / unit_s)
+    return as_discounts(gamma, len(seconds)) ** units
+
+
+def as_discounts(gamma: float | Floats, count: int) -> Floats:
+    """One discount for each of `count` steps. Raises UsageError outside (0, 1]."""
+    discounts = np.broadcast_to(np.asarray(gamma, dtype=np.float64), (count,))
+    if not np.all((np.asarray(gamma) > 0) & (np.asarray(gamma) <= 1)):
         raise UsageError(f"gamma is {gamma}", "it lies in (0, 1]")
+    return discounts
+
+
+def check_cuts(rewards: Floats, offsets: Offsets) -> None:
+    """Raise UsageError when `offsets` do not cut the steps into episodes."""
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(rewards) or (np.diff(offsets) < 0).any():
         raise UsageError(
             "offsets do not cut the rewards into episodes", "they rise from 0 to the number of rewards"

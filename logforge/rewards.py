@@ -1,4 +1,4 @@
-"""Reward specs: from YAML to one DuckDB query, and from the query to each step's reward and its terms.
+"""Rewards of stored steps: a spec's query run over their tables, and the scales that normalise its layers.
 
 The query runs in an in-memory engine of its own, locked down, over registered Arrow tables. It is written from parsed
 expressions (logforge.expressions), never from the spec's text.
@@ -6,163 +6,161 @@ expressions (logforge.expressions), never from the spec's text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import duckdb
 
-from logforge import expressions, rewardsql
-from logforge.connectors.textfile import read_text
-from logforge.expressions import Expression
-from logforge.rewardsql import compile_query
-from logforge.schemas.errors import LogforgeError, Mismatch, Problem, SpecError
-from logforge.schemas.reward import COLUMNS, RewardSpec, Term, faults, line_of
-from logforge.schemas.yamltext import parse
+from logforge.reward_inputs import input_stages
+from logforge.reward_sandbox import first_line, sandbox
+from logforge.reward_spec import load_spec, parse_spec
+from logforge.rewardsql import Scale, compile_query, used_columns
+from logforge.schemas.errors import LogforgeError, Mismatch, SpecError, UsageError
+from logforge.schemas.reward import RewardSpec, Term
 
-__all__ = ["compile_query", "load_spec", "parse_spec", "score"]
+__all__ = ["Scale", "compile_query", "fit_scales", "load_spec", "parse_spec", "read_inputs", "score"]
 
 if TYPE_CHECKING:
     import polars as pl
 
     from logforge.frames import Tables
 
-_TYPES = {
-    "when": ("boolean",),
-    "value": ("tinyint", "smallint", "integer", "bigint", "hugeint", "float", "double", "decimal"),
-}
 
-
-def load_spec(path: str | Path) -> RewardSpec:
-    """The reward spec in a YAML file. Raises SpecError, listing every problem with its line."""
-    return parse_spec(read_text(path), str(path))
-
-
-def parse_spec(text: str, path: str = "<text>") -> RewardSpec:
-    """The reward spec in a text; `path` is the file its errors name."""
-    data, lines = parse(text, path)
-    terms = data.get("terms") if isinstance(data, dict) else None
-    parsed: dict[str, Expression] = {}
-    found = [
-        *(Problem(what, path, line_of(lines, field), field) for what, field in faults(data)),
-        *_parse_expressions(terms, parsed, path, lines),
-    ]
-    if found:
-        raise SpecError(sorted(found, key=lambda problem: problem.line or 0))
-    spec = RewardSpec.model_validate({**data, "terms": _canonical(data["terms"], parsed)}).written_in(
-        path, lines
-    )
-    _check_types(spec)
-    return spec
-
-
-def _parse_expressions(
-    terms: object, parsed: dict[str, Expression], path: str, lines: Mapping[str, int]
-) -> Iterator[Problem]:
-    """Fill `parsed` with the spec's expressions by field; yield what is wrong with the others."""
-    for name, term in terms.items() if isinstance(terms, dict) else ():
-        for word in ("when", "value") if isinstance(term, dict) else ():
-            text, field = term.get(word), f"terms.{name}.{word}"
-            if not isinstance(text, str) or not text.strip():
-                continue
-            try:
-                parsed[field] = expressions.parse(text)
-            except SpecError as error:
-                yield from (Problem(p.what, path, line_of(lines, field), field) for p in error.problems)
-
-
-def _canonical(terms: Mapping[str, Any], parsed: Mapping[str, Expression]) -> dict[str, Any]:
-    return {
-        name: {
-            word: _canonical_word(entry, parsed.get(f"terms.{name}.{word}")) for word, entry in term.items()
-        }
-        for name, term in terms.items()
-    }
-
-
-def _canonical_word(entry: Any, expression: Expression | None) -> Any:
-    if expression is None:
-        return entry
-    return expression.text if expression.number is None else expression.number
-
-
-def _check_types(spec: RewardSpec) -> None:
-    """Run each expression on a row of nulls, so that a wrong type or pattern is found before there is any data."""
-    row = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in COLUMNS)
-    problems = []
-    with _sandbox() as con:
-        con.execute(f"CREATE TABLE inputs AS SELECT {row}")
-        for name, term in spec.terms.items():
-            for word, expression in (("when", rewardsql.when(term)), ("value", rewardsql.value(term))):
-                what = _type_problem(con, expression, word)
-                if what:
-                    problems.append(spec.problem(what, f"terms.{name}.{word}"))
-    if problems:
-        raise SpecError(sorted(problems, key=lambda problem: problem.line or 0))
-
-
-def _type_problem(con: duckdb.DuckDBPyConnection, expression: Expression, word: str) -> str | None:
-    try:
-        relation = con.sql(f"SELECT {expression.sql} FROM inputs")
-        relation.fetchall()
-    except duckdb.Error as error:
-        return _first_line(error)
-    kind = relation.types[0].id
-    wanted = "a truth value" if word == "when" else "a number"
-    return None if kind in _TYPES[word] else f"gives {kind.upper()}, must give {wanted}"
-
-
-def score(spec: RewardSpec, tables: Tables) -> pl.DataFrame:
+def score(
+    spec: RewardSpec,
+    tables: Tables,
+    scales: Mapping[str, Scale] | None = None,
+    scored: pl.DataFrame | None = None,
+) -> pl.DataFrame:
     """Each step's reward, its terms by name, and why it is null where it is; ordered by episode and step.
 
-    Raises SpecError when a term's expression fails on the data (a cast, an overflow), naming the term and its line.
+    `scales` are those of `fit_scales`, needed when the spec has normalised layers; `scored` is what the scorers gave
+    (term, episode_id, step, value, reason), needed when it has scorers. Each term's value is its part of the reward,
+    normalised and weighted. Raises SpecError when a term's expression fails on the data (a cast, an overflow), naming the
+    term and its line.
     """
+    if spec.normalised and scales is None:
+        raise UsageError(
+            f"the layers of the spec are normalised ({', '.join(spec.normalised)})",
+            "fit their scales on the train split first: fit_scales(spec, tables)",
+        )
+    if scored is None and any(term.scorer for _, term, _ in spec.entries()):
+        raise UsageError("the spec has scorers", "score the texts first: logforge.scoring.run_scorers")
     try:
-        frame = _run(spec, tables)
+        frame = _run(spec, tables, scales, scored)
     except duckdb.Error as error:
-        raise _blamed(spec, tables, error) from None
+        raise _blamed(spec, tables, error, scored) from None
     if frame.height != tables.steps.num_rows:
-        raise Mismatch("steps with an episode in the tables", tables.steps.num_rows, frame.height)
+        remedy = "give the episodes of all steps"
+        raise Mismatch("steps with an episode in the tables", tables.steps.num_rows, frame.height, remedy)
     return frame
 
 
-def _run(spec: RewardSpec, tables: Tables) -> pl.DataFrame:
-    with _sandbox() as con:
-        con.register("episodes", tables.episodes)
-        con.register("steps", tables.steps)
-        frame: pl.DataFrame = con.sql(compile_query(spec)).pl()
+def read_inputs(spec: RewardSpec, tables: Tables) -> pl.DataFrame:
+    """What the spec's expressions read: episode_id, step and each column that one of them names."""
+    used = sorted(used_columns(spec) - {"step"})
+    stages, last = input_stages(used, spec.detectors, False)
+    listed = ", ".join(["episode_id", "step", *used])
+    with sandbox() as con:
+        for name, table in tables._asdict().items():
+            con.register(name, table)
+        query = f"WITH {', '.join(stages)} SELECT {listed} FROM {last} ORDER BY episode_id, step"
+        frame: pl.DataFrame = con.sql(query).pl()
         return frame
 
 
-def _sandbox() -> duckdb.DuckDBPyConnection:
-    """An engine of its own in memory, without access to files or network. The lock holds for all of it."""
-    con = duckdb.connect()
-    con.execute("SET error_on_division_by_zero = false")
-    con.execute("SET enable_external_access = false; SET lock_configuration = true")
-    return con
+def fit_scales(spec: RewardSpec, tables: Tables, scored: pl.DataFrame | None = None) -> dict[str, Scale]:
+    """What normalises each term of the spec's layers, from the steps of the train split.
+
+    The spread is the standard deviation, over episodes, of the sum of what the term pays in one; a term that pays at the
+    end alone is centred at its mean as well. A shift of what is paid at every step would pay for time, so there is none.
+    Where all episodes have the same sum, the spread is its size, or 1 when that is 0.
+    """
+    if not spec.normalised:
+        return {}
+    import polars as pl
+
+    frame = _run(spec, tables, {}, scored)
+    values = frame.select("episode_id", pl.col("reward_terms").alias("term")).explode("term").unnest("term")
+    sums = values.drop_nulls("value").group_by("key", "episode_id").agg(pl.col("value").sum())
+    true_ends = pl.DataFrame(tables.episodes.select(["episode_id", "ending"])).filter(ending="terminal")[
+        "episode_id"
+    ]
+    fitted = {}
+    for name in spec.normalised:
+        term, layer = spec.term(name), spec.layers[spec.layer_of(name) or ""]
+        chosen = sums.filter(key=name)
+        if term.at == "terminal":
+            chosen = chosen.filter(pl.col("episode_id").is_in(true_ends.implode()))
+        fitted[name] = _scale(chosen["value"] / layer.share(name), centred=term.at != "step")
+    return fitted
 
 
-def _blamed(spec: RewardSpec, tables: Tables, error: duckdb.Error) -> LogforgeError:
+def _scale(sums: pl.Series, *, centred: bool) -> Scale:
+    mean, spread = sums.mean(), sums.std(ddof=0)
+    mean = float(mean) if isinstance(mean, float) else 0.0
+    spread = float(spread) if isinstance(spread, float) else 0.0
+    if spread <= 1e-9 * abs(mean):
+        spread = abs(mean)
+    return Scale(mean if centred else 0.0, spread or 1.0)
+
+
+def _run(
+    spec: RewardSpec, tables: Tables, scales: Mapping[str, Scale] | None, scored: pl.DataFrame | None
+) -> pl.DataFrame:
+    with sandbox() as con:
+        con.register("episodes", tables.episodes)
+        con.register("messages", tables.messages)
+        con.register("steps", tables.steps)
+        if scored is not None:
+            con.register("scored", scored.to_arrow())
+        frame: pl.DataFrame = con.sql(compile_query(spec, scales)).pl()
+    return collected(spec, frame)
+
+
+def collected(spec: RewardSpec, frame: pl.DataFrame) -> pl.DataFrame:
+    """The query's result with the values of all terms in one list, `reward_terms`; without those that may be missing and are."""
+    import numpy as np
+    import polars as pl
+    import pyarrow as pa
+
+    columns = [f"value_{name}" for name in spec.names]
+    optional = [spec.term(name).optional for name in spec.names]
+    values = frame.select(columns).to_numpy()  # null becomes NaN, which no value is
+    missing = np.isnan(values)
+    kept = ~(missing & np.array(optional))
+    names = pa.DictionaryArray.from_arrays(np.nonzero(kept)[1].astype(np.int32), spec.names).cast(pa.string())
+    pairs = pa.StructArray.from_arrays(
+        [names, pa.array(values[kept], mask=missing[kept])], names=["key", "value"]
+    )
+    ends = np.concatenate([[0], kept.sum(axis=1).cumsum()])
+    listed = pl.Series("reward_terms", pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pairs))
+    return frame.with_columns(listed).select("episode_id", "step", "reward", "reward_terms", "null_reason")
+
+
+def _blamed(
+    spec: RewardSpec, tables: Tables, error: duckdb.Error, scored: pl.DataFrame | None
+) -> LogforgeError:
     """The engine does not say which term failed: run each condition, then each value, alone."""
     nothing = RewardSpec(gamma=spec.gamma, terms={"nothing": Term(value=0.0)})
-    if _failure(nothing, tables):
-        return Mismatch("tables to score", "the columns of schemas.tables", _first_line(error))
-    for name, term in sorted(spec.terms.items()):
-        for word, alone in (("when", term.model_copy(update={"value": 1.0})), ("value", term)):
-            found = _failure(spec.model_copy(update={"terms": {name: alone}}), tables)
+    if _failure(nothing, tables, scored):
+        remedy = "ingest the logs again into a new store"
+        return Mismatch("tables to score", "the columns of schemas.tables", first_line(error), remedy)
+    for name in spec.names:
+        term = spec.term(name)
+        plain = Term(when=term.when) if not term.potential else Term(when=term.when, potential=True)
+        for word, alone in (("when", plain), ("value", term)):
+            single = RewardSpec(gamma=spec.gamma, terms={name: alone}, detectors=spec.detectors)
+            found = _failure(single, tables, scored)
             if found is not None:
-                what = f"fails on the data: {_first_line(found)}"
-                return SpecError([spec.problem(what, f"terms.{name}.{word}")])
+                what = f"fails on the data: {first_line(found)}"
+                return SpecError([spec.problem(what, f"{spec.field_of(name)}.{word}")])
     raise error
 
 
-def _failure(spec: RewardSpec, tables: Tables) -> duckdb.Error | None:
+def _failure(spec: RewardSpec, tables: Tables, scored: pl.DataFrame | None) -> duckdb.Error | None:
     try:
-        _run(spec, tables)
+        _run(spec, tables, None, scored)
     except duckdb.Error as error:
         return error
     return None
-
-
-def _first_line(error: duckdb.Error) -> str:
-    return str(error).splitlines()[0].strip()

@@ -1,74 +1,85 @@
-"""The one DuckDB query of a reward spec, over the tables `episodes` and `steps`.
+"""The one DuckDB query of a reward spec, over the tables `episodes`, `messages` and `steps`.
 
-Stage by stage: the columns expressions may use · which terms fire · how often each has paid · what each pays · the sum.
+Stage by stage: the columns expressions may use · which terms fire · how often each has paid · what each pays, clipped,
+normalised and weighted · the sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from logforge import expressions
-from logforge.expressions import Expression
-from logforge.schemas.reward import RewardSpec, Term
-
-INPUTS = """\
-known AS (  -- what the log says; what cannot be there is the text 'none', what is missing is null
-  SELECT
-    s.episode_id, s.step, s.kind, s.action, s.arguments, s.arguments_status, s.action_valid,
-    CASE WHEN s.kind = 'tool' THEN s.result ELSE '' END AS result,
-    CASE WHEN s.kind = 'tool' THEN s.result_status ELSE 'none' END AS result_status,
-    CASE
-      WHEN s.error_class IS NOT NULL THEN s.error_class
-      WHEN s.kind <> 'tool' OR s.result_status IN ('ok', 'empty') THEN 'none'
-    END AS error_class,
-    CASE WHEN isfinite(s.latency_s) THEN s.latency_s END AS latency_s,
-    CASE WHEN isfinite(s.logged_reward) THEN s.logged_reward END AS logged_reward,
-    e.success,
-    CASE WHEN isfinite(e.score) THEN e.score END AS score,
-    e.format, e.source_kind, e.ending, e.ending_reason, e.task_id, e.model,
-    coalesce(s.policy_id, e.policy_id) AS policy_id
-  FROM steps AS s JOIN episodes AS e USING (episode_id)
-),
-inputs AS (
-  SELECT
-    *,
-    lag(action, 1, 'none') OVER episode AS prev_action,
-    lag(arguments, 1, 'none') OVER episode AS prev_arguments,
-    lag(result_status, 1, 'none') OVER episode AS prev_result_status,
-    lag(error_class, 1, 'none') OVER episode AS prev_error_class,
-    row_number() OVER (PARTITION BY episode_id, action, arguments ORDER BY step) - 1 AS repeats,
-    count(*) FILTER (WHERE result_status IN ('error', 'timeout')) OVER earlier AS errors_so_far,
-    lead(step) OVER episode IS NULL AS is_last,
-    count(*) OVER (PARTITION BY episode_id) AS n_steps
-  FROM known
-  WINDOW
-    episode AS (PARTITION BY episode_id ORDER BY step),
-    earlier AS (PARTITION BY episode_id ORDER BY step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-)"""
-"""The two common table expressions that make every column of schemas.reward.COLUMNS."""
+from logforge.expressions import Expression, text_literal
+from logforge.reward_inputs import input_stages, stage
+from logforge.schemas.reward import Detectors, RewardSpec, Term
 
 _AT = {"step": "TRUE", "end": "is_last", "terminal": "is_last AND ending = 'terminal'"}
-_EARLIER = "\n  WINDOW earlier AS (PARTITION BY episode_id ORDER BY step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+_EARLIER = "earlier AS (PARTITION BY episode ORDER BY step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+_EPISODE = "episode AS (PARTITION BY episode ORDER BY step)"
 
 
-def compile_query(spec: RewardSpec) -> str:
-    """The spec as one query: what `logforge.rewards.score` runs, readable by people."""
-    terms = {name: spec.terms[name] for name in spec.names}
-    limited = {name: term for name, term in terms.items() if term.limit is not None}
-    stages = [INPUTS, _stage("fires", "inputs", [_fires(name, term) for name, term in terms.items()])]
-    if limited:
-        stages.append(_stage("paid", "fires", [_paid(name) for name in limited], _EARLIER))
+class Scale(NamedTuple):
+    """What normalises a term: its amount less `mean`, divided by `spread`."""
+
+    mean: float = 0.0
+    spread: float = 1.0
+
+
+def compile_query(spec: RewardSpec, scales: Mapping[str, Scale] | None = None) -> str:
+    """The spec as one query: what `logforge.rewards.score` runs, readable by people.
+
+    `scales` normalise the terms of layers (see `logforge.rewards.fit_scales`); without them nothing is normalised. Where a
+    term has a scorer, the table `scored` (term, episode_id, step, value, reason) holds what it gave.
+    """
+    terms = {name: spec.term(name) for name in spec.names}
+    potentials = {name: term for name, term in terms.items() if term.potential}
+    others = {name: term for name, term in terms.items() if not term.potential}
+    counted = [name for name, term in others.items() if term.limit is not None or term.diminishing]
+    stages, last = input_stages(used_columns(spec), spec.detectors, bool(potentials))
+    for name, term in terms.items():
+        if term.scorer is not None:
+            stages.append(_scored(name, last))
+            last = f"with_{name}"
+    fires = [_fires(name, term) for name, term in others.items()]
+    fires += [f"{_potential(term)} AS phi_{name}" for name, term in potentials.items()]
+    stages.append(stage("fires", last, fires))
+    last = "fires"
+    if counted:
+        stages.append(stage("paid", last, [_paid(name) for name in counted], _EARLIER))
+        last = "paid"
+    amounts = [f"{_amount(name, term)} AS amount_{name}" for name, term in others.items()]
+    amounts += [
+        f"{_difference(name, term, spec.gamma)} AS amount_{name}" for name, term in potentials.items()
+    ]
     stages += [
-        _stage("raw", "paid" if limited else "fires", [_raw(name, term) for name, term in terms.items()]),
-        _stage(
-            "valued", "raw", [f"CASE WHEN isfinite(raw_{n}) THEN raw_{n} END AS value_{n}" for n in terms]
-        ),
-        _stage("summed", "valued", [f"{_sum(terms)} AS total"]),
+        stage("amounts", last, amounts, *([_EPISODE] if potentials else [])),
+        stage("valued", "amounts", [_value(spec, name, term, scales) for name, term in terms.items()]),
+        stage("summed", "valued", [f"{_sum(terms)} AS total"]),
     ]
     head = "\n".join(
-        (f"-- reward spec {spec.hash}: the sum of", *(_comment(*item) for item in terms.items()))
+        (f"-- reward spec {spec.hash}: the sum of", *(_comment(spec, name, scales) for name in terms))
     )
     return "\n".join((head, "WITH", ",\n".join(stages), _result(terms), ""))
+
+
+def paying_steps(term: Term, detectors: Detectors, columns: Iterable[str]) -> str:
+    """A query for the steps at which a term may pay, with some of their columns: where it fires and its limit is not reached."""
+    chosen = tuple(columns)
+    stages, last = input_stages({*when(term).columns, *chosen}, detectors, False)
+    stages.append(stage("fires", last, [_fires("term", term)]))
+    stages.append(stage("paid", "fires", [_paid("term")], _EARLIER))
+    limit = "" if term.limit is None else f" AND paid_term < {term.limit}"
+    listed = ", ".join(("episode_id", "step", *chosen))
+    return "WITH\n" + ",\n".join(stages) + f"\nSELECT {listed} FROM paid WHERE fires_term{limit}"
+
+
+def used_columns(spec: RewardSpec) -> set[str]:
+    """The columns that the spec's expressions read."""
+    found: set[str] = set()
+    for _, term, _ in spec.entries():
+        found.update(when(term).columns, value(term).columns)
+    return found
 
 
 def when(term: Term) -> Expression:
@@ -80,21 +91,33 @@ def value(term: Term) -> Expression:
     """The term's value; a number becomes a DOUBLE constant that reads back as the same number."""
     if isinstance(term.value, str):
         return expressions.parse(term.value)
-    text = repr(float(term.value))
-    text = text if "e" in text else f"{text}e0"
-    return Expression(text, text, (), term.value)
+    return Expression(_double(term.value), _double(term.value), (), term.value)
 
 
-def _comment(name: str, term: Term) -> str:
-    words = [f"at {term.at}"]
+def _double(number: float) -> str:
+    """A DOUBLE constant that reads back as the same number."""
+    text = repr(float(number))
+    return text if "e" in text else f"{text}e0"
+
+
+def _comment(spec: RewardSpec, name: str, scales: Mapping[str, Scale] | None) -> str:
+    term, layer = spec.term(name), spec.layer_of(name)
+    words = ["potential"] if term.potential else [f"at {term.at}"]
     words += [] if term.limit is None else [f"at most {term.limit} times an episode"]
     words += ["optional"] if term.optional else []
+    words += [f"scorer {term.scorer['name']}"] if term.scorer else []
+    words += [] if layer is None else [f"layer {layer}, worth {spec.layers[layer].share(name):g}"]
+    if name in spec.normalised:
+        words.append("normalised" if scales else "to be normalised by scales fitted on the train split")
     return f"--   {name} ({', '.join(words)})"
 
 
-def _stage(name: str, source: str, columns: Iterable[str], window: str = "") -> str:
-    listed = ",\n".join(f"    {column}" for column in columns)
-    return f"{name} AS (\n  SELECT\n    *,\n{listed}\n  FROM {source}{window}\n)"
+def _scored(name: str, source: str) -> str:
+    return (
+        f"with_{name} AS (\n  SELECT r.*, g.value AS scored_{name}, g.reason AS unscored_{name}\n"
+        f"  FROM {source} AS r LEFT JOIN (SELECT * FROM scored WHERE term = {text_literal(name)}) AS g\n"
+        "    ON g.episode_id = r.episode_id AND g.step = r.step\n)"
+    )
 
 
 def _fires(name: str, term: Term) -> str:
@@ -108,17 +131,67 @@ def _paid(name: str) -> str:
     return f"count(*) FILTER (WHERE fires_{name}) OVER earlier AS paid_{name}"
 
 
-def _raw(name: str, term: Term) -> str:
+def _amount(name: str, term: Term) -> str:
+    """What the term pays where it fires, before its limits of size; null where that is missing."""
     limit = "" if term.limit is None else f"WHEN paid_{name} >= {term.limit} THEN 0e0 "
-    sql = value(term).sql if _is_number(term) else f"CAST({value(term).sql} AS DOUBLE)"
-    return f"CASE {limit}WHEN fires_{name} THEN {sql} WHEN NOT fires_{name} THEN 0e0 END AS raw_{name}"
+    sql = value(term).sql if isinstance(term.value, float) else f"CAST({value(term).sql} AS DOUBLE)"
+    sql += f" * scored_{name}" if term.scorer is not None else ""
+    sql += f" * {_double(term.scale)}" if term.scale != 1 else ""
+    return f"CASE {limit}WHEN fires_{name} THEN {sql} WHEN NOT fires_{name} THEN 0e0 END"
 
 
-def _is_number(term: Term) -> bool:
-    return not isinstance(term.value, str)
+def _potential(term: Term) -> str:
+    sql = value(term).sql if isinstance(term.value, float) else f"CAST({value(term).sql} AS DOUBLE)"
+    sql += f" * {_double(term.scale)}" if term.scale != 1 else ""
+    condition = when(term).sql
+    return (
+        sql
+        if condition == "TRUE"
+        else f"CASE WHEN {condition} THEN {sql} WHEN NOT ({condition}) THEN 0e0 END"
+    )
 
 
-def _sum(terms: dict[str, Term]) -> str:
+def _difference(name: str, term: Term, gamma: float) -> str:
+    """Ng, Harada and Russell 1999: γΦ(s′) − Φ(s) leaves the optimal policy as it is. Φ is 0 where the episode truly ended."""
+    phi = _clipped(f"phi_{name}", term)
+    after = f"CASE WHEN is_last AND ending = 'terminal' THEN 0e0 ELSE lead({phi}) OVER episode END"
+    return f"{_double(gamma)} * {after} - {phi}"
+
+
+def _clipped(column: str, term: Term) -> str:
+    """A column within the term's bounds. What is no finite number is missing, not large."""
+    if term.clip is None:
+        return column
+    low, high = term.clip
+    bounded = column if low is None else f"greatest({column}, {_double(low)})"
+    bounded = bounded if high is None else f"least({bounded}, {_double(high)})"
+    return f"CASE WHEN isfinite({column}) THEN {bounded} END"
+
+
+def _value(spec: RewardSpec, name: str, term: Term, scales: Mapping[str, Scale] | None) -> str:
+    """The amount, clipped, diminished, normalised and weighted."""
+    layer = spec.layer_of(name)
+    share = term.weight if layer is None else spec.layers[layer].share(name)
+    scale = (scales or {}).get(name, Scale()) if name in spec.normalised else Scale()
+    sql = f"amount_{name}" if term.potential else _paid_amount(name, term)
+    sql = f"({sql} - {_double(scale.mean)})" if scale.mean else sql
+    sql += f" / {_double(scale.spread)}" if scale.spread != 1 else ""
+    sql += f" * {_double(share)}" if share != 1 else ""
+    other_steps = f"WHEN NOT ({_AT[term.at]}) THEN 0e0 " if scale.mean else ""
+    return f"CASE {other_steps}WHEN isfinite({sql}) THEN {sql} END AS value_{name}"
+
+
+def _paid_amount(name: str, term: Term) -> str:
+    """The amount within its bounds and diminished; what does not pay is 0 whatever the bounds."""
+    if term.clip is None and term.diminishing is None:
+        return f"amount_{name}"
+    limit = "" if term.limit is None else f" AND paid_{name} < {term.limit}"
+    sql = _clipped(f"amount_{name}", term)
+    sql += f" * power({_double(term.diminishing)}, paid_{name})" if term.diminishing else ""
+    return f"CASE WHEN fires_{name}{limit} THEN {sql} ELSE amount_{name} END"
+
+
+def _sum(terms: Mapping[str, Term]) -> str:
     """An explicit chain from the left: the order of float additions is part of the reward's definition."""
     parts = [f"coalesce(value_{n}, 0e0)" if term.optional else f"value_{n}" for n, term in terms.items()]
     chain = parts[0]
@@ -127,39 +200,38 @@ def _sum(terms: dict[str, Term]) -> str:
     return chain
 
 
-def _result(terms: dict[str, Term]) -> str:
-    pairs = ", ".join(f"{{'key': '{name}', 'value': value_{name}}}" for name in terms)
-    listed = f"[{pairs}]"
-    optional = [f"'{name}'" for name, term in terms.items() if term.optional]
-    if optional:
-        kept = f"t.value IS NOT NULL OR t.key NOT IN ({', '.join(optional)})"
-        listed = f"list_filter({listed}, LAMBDA t : {kept})"
+def _result(terms: Mapping[str, Term]) -> str:
     reasons = [_reason(name, term) for name, term in terms.items() if not term.optional]
     reasons.append("CASE WHEN NOT isfinite(total) THEN 'the sum of the terms is not finite' END")
     return "\n".join(
         (
             "SELECT",
-            "  episode_id,",
+            "  named.episode_id,",
             "  step,",
             "  CASE WHEN isfinite(total) THEN total END AS reward,",
-            f"  {listed} AS reward_terms,",
-            "  nullif(concat_ws('; ',",
+            *(f"  value_{name}," for name in terms),
+            "  CASE WHEN coalesce(NOT isfinite(total), TRUE) THEN concat_ws('; ',",
             ",\n".join(f"    {reason}" for reason in reasons),
-            "  ), '') AS null_reason",
-            "FROM summed",
-            "ORDER BY episode_id, step",
+            "  ) END AS null_reason",
+            "FROM summed JOIN (SELECT episode, episode_id FROM whole) AS named USING (episode)",
+            "WHERE NOT final",
+            "ORDER BY episode, step",
         )
     )
 
 
 def _reason(name: str, term: Term) -> str:
-    """Why a required term is null: the missing inputs of its condition, or else of its value."""
+    """Why a required term is null: the missing inputs of its condition, or else of its score or value."""
+    if term.potential:
+        missing = _missing("value", sorted({*when(term).columns, *value(term).columns}))
+        return f"CASE WHEN value_{name} IS NULL THEN '{name}: ' || {missing} END"
     branches = [f"WHEN fires_{name} IS NULL THEN {_missing('when', when(term).columns)}"]
-    if not _is_number(term):
-        branches += [
-            f"WHEN raw_{name} IS NULL THEN {_missing('value', value(term).columns)}",
-            "ELSE 'value is not finite'",
-        ]
+    if term.scorer is not None:
+        branches.append(f"WHEN scored_{name} IS NULL THEN coalesce(unscored_{name}, 'was not scored')")
+    if isinstance(term.value, str):
+        branches.append(f"WHEN amount_{name} IS NULL THEN {_missing('value', value(term).columns)}")
+    if len(branches) > 1:
+        branches.append("ELSE 'value is not finite'")
     lines = "".join(f"\n      {branch}" for branch in branches)
     return f"CASE WHEN value_{name} IS NULL THEN '{name}: ' || CASE{lines} END END"
 

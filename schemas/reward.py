@@ -1,13 +1,14 @@
-"""The reward spec: its words, the columns its expressions may use, and what is valid.
+"""The reward spec: its words and what is valid.
 
-Expressions are kept as canonical SQL text; logforge.rewards reads, checks and compiles them.
+Expressions are kept as canonical SQL text; logforge.reward_spec reads and checks them, logforge.rewardsql compiles them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 import xxhash
 from pydantic import (
@@ -17,61 +18,18 @@ from pydantic import (
     PlainValidator,
     PrivateAttr,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
 
-from logforge.schemas.errors import Problem, UnknownName
+from logforge.schemas.errors import Problem
+from logforge.schemas.reward_columns import COLUMNS as COLUMNS
 
-LANGUAGE = 1
+LANGUAGE = 2
 """Part of every spec's hash; bump it when the same spec would come to mean something else."""
 
-
-class Input(NamedTuple):
-    """A column an expression may use."""
-
-    name: str
-    type: str
-    meaning: str
-
-
-def _inputs(text: str) -> tuple[Input, ...]:
-    return tuple(Input(*line.split(None, 2)) for line in text.strip().splitlines())
-
-
-COLUMNS = _inputs("""
-    step                INTEGER  the step's number in its episode, from 0
-    kind                VARCHAR  `tool`, `respond` or `clarify`
-    action              VARCHAR  the tool's name, `respond` or `clarify`
-    arguments           VARCHAR  canonical JSON text of the call's arguments; the raw text when they are invalid
-    arguments_status    VARCHAR  `ok`, `repaired` or `invalid`
-    action_valid        BOOLEAN  false when the tool was not among those offered
-    result              VARCHAR  what the tool answered; empty text where the step has no tool, null where no answer was logged
-    result_status       VARCHAR  `ok`, `error`, `empty`, `timeout`, `refused` or `missing`; `none` where the step has no tool
-    error_class         VARCHAR  typed error; `none` where the step has no tool or no error, null where the log does not tell
-    latency_s           DOUBLE   seconds from call to result; null where the log does not tell
-    logged_reward       DOUBLE   the per-step reward the log carries; null where it carries none
-    prev_action         VARCHAR  action of the step before; `none` at step 0
-    prev_arguments      VARCHAR  arguments of the step before; `none` at step 0
-    prev_result_status  VARCHAR  result_status of the step before; `none` at step 0
-    prev_error_class    VARCHAR  error_class of the step before; `none` at step 0
-    repeats             BIGINT   earlier steps of the episode with the same action and arguments
-    errors_so_far       BIGINT   earlier steps of the episode whose result_status is `error` or `timeout`
-    is_last             BOOLEAN  true on the episode's last step
-    success             BOOLEAN  the episode's logged outcome; null when there is none
-    score               DOUBLE   the episode's logged final score; null when there is none
-    format              VARCHAR  the connector that read the episode
-    source_kind         VARCHAR  `agent_log`, `human_demo`, `random_exploration`, `synthetic` or `counterfactual`
-    ending              VARCHAR  `terminal` or `truncated`
-    ending_reason       VARCHAR  the evidence for it
-    task_id             VARCHAR  the log's id of the task; null when it has none
-    model               VARCHAR  the model's name; null when the log does not tell
-    policy_id           VARCHAR  who decided; the step's own where it differs from the episode's
-    n_steps             BIGINT   how many steps the episode has
-""")
-"""Every column an expression may use."""
-
 At = Literal["step", "end", "terminal"]
+Normalise = Literal["spread", "none"]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
 
 def _condition(value: object) -> str:
@@ -82,33 +40,107 @@ def _condition(value: object) -> str:
     raise ValueError("must be a condition in SQL, or true or false")
 
 
-def _value(value: object) -> float | str:
-    if isinstance(value, str) and value.strip():
-        return value
+def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("must be a number or an SQL expression")
-    number = float(value) if abs(value) < 1e300 else float("inf")
+        raise ValueError("must be a number")
+    number = float(value) if abs(value) < 1e300 else math.inf
     if not abs(number) < 1e300:
         raise ValueError("must be a finite number")
     return number
 
 
+def _value(value: object) -> float | str:
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("must be a number or an SQL expression")
+    return _number(value)
+
+
+def _expression(value: object) -> str:
+    if isinstance(value, bool | int | float):
+        return str(value).upper() if isinstance(value, bool) else repr(_number(value))
+    if isinstance(value, str) and value.strip():
+        return value
+    raise ValueError("must be an SQL expression")
+
+
+def _bounds(value: object) -> tuple[float | None, float | None]:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ValueError("must be a list of two, [low, high], of which one may be null")
+    low, high = (None if bound is None else _number(bound) for bound in value)
+    if low is None and high is None:
+        raise ValueError("must bound one side at least")
+    if low is not None and high is not None and low > high:
+        raise ValueError("its low bound lies above its high one")
+    return low, high
+
+
+def _scorer(value: object) -> dict[str, Any]:
+    if isinstance(value, str) and value.strip():
+        return {"name": value}
+    plain = isinstance(value, dict) and all(
+        isinstance(item, str | int | float | bool)
+        or (isinstance(item, list) and all(isinstance(entry, str) for entry in item))
+        for item in value.values()
+    )
+    if plain and isinstance(value, dict) and isinstance(value.get("name"), str):
+        return dict(sorted(value.items()))
+    raise ValueError("must be a scorer's name, or a mapping such as {name: rouge_l, text: said}")
+
+
+Number = Annotated[float, PlainValidator(_number, json_schema_input_type=float)]
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
 class Term(BaseModel):
     """One part of the reward: `value` wherever `when` holds, at the steps `at` names."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = _STRICT
 
-    when: Annotated[str, PlainValidator(_condition)] = "TRUE"
-    value: Annotated[float | str, PlainValidator(_value)] = 1.0
+    when: Annotated[str, PlainValidator(_condition, json_schema_input_type=str | bool)] = "TRUE"
+    """An SQL condition: the term pays where it holds and is 0 where it does not."""
+    value: Annotated[float | str, PlainValidator(_value, json_schema_input_type=float | str)] = 1.0
+    """What it pays: a number, or an SQL expression that gives one."""
+    scorer: (
+        Annotated[dict[str, Any], PlainValidator(_scorer, json_schema_input_type=str | dict[str, Any])] | None
+    ) = None
+    """A named scorer, whose score multiplies `value`: its name, or a mapping of `name` and parameters."""
+    scale: Number = 1.0
+    """Multiplies the value, before `clip`."""
+    clip: (
+        Annotated[
+            tuple[float | None, float | None],
+            PlainValidator(_bounds, json_schema_input_type=list[float | None]),
+        ]
+        | None
+    ) = None
+    """Bounds of the scaled value, [low, high]; one may be null."""
     at: At = "step"
+    """`step`: every step; `end`: the last step of any episode; `terminal`: the last step of an episode that truly ended."""
     once: bool = False
+    """Pay only at the first step where the term applies."""
     max_per_episode: Annotated[int, Field(ge=1)] | None = None
+    """Pay at most so often in an episode."""
+    diminishing: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Each further pay of an episode is this share of the one before."""
+    potential: bool = False
+    """Pay γΦ(after) − Φ(before) for the value Φ of a state: it changes no policy's rank."""
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """Multiplies the pay; in a layer, relative to the weights of its other terms."""
     optional: bool = False
+    """Where an input is missing, leave the term out instead of making the reward null."""
 
     @model_validator(mode="after")
-    def _one_limit(self) -> Term:
+    def _words_that_exclude_each_other(self) -> Term:
         if self.once and self.max_per_episode is not None:
             raise ValueError("`once` and `max_per_episode` exclude each other")
+        if self.potential and (self.at != "step" or self.limit is not None or self.diminishing is not None):
+            raise ValueError(
+                "a potential is a value of every state: `at`, `once`, `max_per_episode` and `diminishing` do not go with it"
+            )
+        if self.potential and (self.scorer is not None or self.optional):
+            raise ValueError("a potential cannot be missing: `scorer` and `optional` do not go with it")
         return self
 
     @property
@@ -116,81 +148,196 @@ class Term(BaseModel):
         """How often the term pays in one episode; None is without limit."""
         return 1 if self.once else self.max_per_episode
 
+    @property
+    def meaning(self) -> list[Any]:
+        """What the term says, the same for every way of writing it."""
+        numbers = [self.scale, self.clip, self.diminishing, self.weight]
+        return [
+            self.when, self.value, self.scorer, self.at, self.limit, self.potential, self.optional, *numbers,
+        ]  # fmt: skip
+
+
+Terms = dict[Name, Term]
+
+
+class Layer(BaseModel):
+    """Terms that share a weight. `spread`: each term is divided by the spread of its sum over the train episodes before its
+    weight counts (one that pays at the end alone is centred as well), so that the weights say what each is worth."""
+
+    model_config = _STRICT
+
+    weight: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+    """What the layer is worth in the reward; the weights of all layers sum to 1."""
+    normalise: Normalise = "spread"
+    """`spread`: divide each term by its spread over the train episodes; `none`: leave it as it is."""
+    terms: Annotated[Terms, Field(min_length=1)]
+    """The layer's terms by name."""
+
+    def share(self, name: str) -> float:
+        """What a term of the layer is worth in the reward, before its normalisation: weights of a layer's terms are relative."""
+        return self.weight * self.terms[name].weight / sum(term.weight for term in self.terms.values())
+
+
+class Loop(BaseModel):
+    """`loop`: how many steps back the same call may lie."""
+
+    model_config = _STRICT
+    within: Annotated[int, Field(ge=1)] = 3
+    """How many steps back the same call may lie."""
+
+
+class NoProgress(BaseModel):
+    """`no_progress`: how many calls in a row must bring nothing new."""
+
+    model_config = _STRICT
+    calls: Annotated[int, Field(ge=1)] = 3
+    """How many calls in a row must bring nothing new."""
+
+
+class Completeness(BaseModel):
+    """`completeness`: tools that must have worked, and arguments (of any tool) that must have been filled."""
+
+    model_config = _STRICT
+    tools: list[str] = []
+    """Tools that must have worked."""
+    slots: list[str] = []
+    """Arguments, of any tool, that must have been filled."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Completeness:
+        if not self.tools and not self.slots:
+            raise ValueError("needs `tools` or `slots`")
+        return self
+
+
+class CameBack(BaseModel):
+    """`came_back`: how soon after the episode's end the user must begin another."""
+
+    model_config = _STRICT
+    within_s: Annotated[
+        float, Field(gt=0, allow_inf_nan=False), PlainValidator(_number, json_schema_input_type=float)
+    ]
+    """Seconds after the episode's end."""
+
+
+class Detectors(BaseModel):
+    """Settings of the detectors that have some. `completeness` and `came_back` need theirs."""
+
+    model_config = _STRICT
+    loop: Loop = Loop()
+    """The detector `loop`."""
+    no_progress: NoProgress = NoProgress()
+    """The detector `no_progress`."""
+    completeness: Completeness | None = None
+    """The detectors `completeness` and `done_so_far`, which need it."""
+    came_back: CameBack | None = None
+    """The detector `came_back`, which needs it."""
+
+
+class Place(NamedTuple):
+    """Where a field was written."""
+
+    path: str
+    line: int | None
+
 
 class RewardSpec(BaseModel):
-    """A discount and the terms whose sum is the reward. Made by `logforge.rewards.load_spec` and `parse_spec`."""
+    """A discount and the terms whose sum is the reward. Made by `logforge.load_spec` and `logforge.rewards.parse_spec`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = _STRICT
 
     gamma: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-    terms: Annotated[
-        dict[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")], Term], Field(min_length=1)
-    ]
+    """The discount, in (0, 1]."""
+    include: list[str] = []
+    """Other spec files, whose terms, layers, names and detectors are added."""
+    let: dict[Name, Annotated[str, PlainValidator(_expression, json_schema_input_type=str)]] = {}
+    """Names for shared SQL expressions; each may use those before it."""
+    terms: Terms = {}
+    """The terms by name; the reward of a step is their sum."""
+    layers: dict[Name, Layer] = {}
+    """Layers of terms that are normalised before they are weighted."""
+    detectors: Detectors = Detectors()
+    """Settings of the built-in detectors."""
 
-    _path: str = PrivateAttr(default="")
-    _lines: dict[str, int] = PrivateAttr(default_factory=dict)
+    _places: dict[str, Place] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _whole(self) -> RewardSpec:
+        if not self.terms and not self.layers:
+            raise ValueError("a spec needs `terms` or `layers`")
+        total = sum(layer.weight for layer in self.layers.values())
+        if self.layers and not math.isclose(total, 1, abs_tol=1e-9):
+            raise ValueError(f"the weights of the layers sum to {total:g}, they must sum to 1")
+        names = [name for name, _, _ in self.entries()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"term {twice[0]!r} is there twice: a term's name is unique over all layers")
+        return self
+
+    def entries(self) -> Iterator[tuple[str, Term, str | None]]:
+        """Every term with its name and its layer (None: none)."""
+        yield from ((name, term, None) for name, term in self.terms.items())
+        for layer, content in self.layers.items():
+            yield from ((name, term, layer) for name, term in content.terms.items())
 
     @property
     def names(self) -> list[str]:
         """The terms' names in the order they are summed."""
-        return sorted(self.terms)
+        return sorted(name for name, _, _ in self.entries())
+
+    def term(self, name: str) -> Term:
+        """A term by its name, whatever layer it lies in."""
+        return next(term for found, term, _ in self.entries() if found == name)
+
+    def layer_of(self, name: str) -> str | None:
+        """The layer a term lies in; None for one that lies in none."""
+        return next(layer for found, _, layer in self.entries() if found == name)
+
+    @property
+    def normalised(self) -> list[str]:
+        """The terms that need scales fitted on the train split."""
+        return [
+            name for name in self.names
+            if (layer := self.layer_of(name)) is not None and self.layers[layer].normalise == "spread"
+        ]  # fmt: skip
+
+    @property
+    def scored(self) -> list[str]:
+        """The terms that have scorers."""
+        return [name for name in self.names if self.term(name).scorer is not None]
 
     @property
     def hash(self) -> str:
-        """Identifies what the spec means: the same for another layout, key order, comment or spelling of a default."""
-        terms = {
-            name: [term.when, term.value, term.at, term.limit, term.optional]
-            for name, term in self.terms.items()
-        }
-        text = json.dumps([LANGUAGE, self.gamma, terms], sort_keys=True)
-        return xxhash.xxh3_128_hexdigest(text.encode())
+        """Identifies what the spec means: the same for another layout, key order, comment, file or spelling of a default."""
+        terms = {name: [term.meaning, layer] for name, term, layer in self.entries()}
+        layers = {name: [layer.weight, layer.normalise] for name, layer in self.layers.items()}
+        whole = [LANGUAGE, self.gamma, terms, layers, self.detectors.model_dump(mode="json")]
+        return xxhash.xxh3_128_hexdigest(json.dumps(whole, sort_keys=True).encode())
 
-    def written_in(self, path: str, lines: Mapping[str, int]) -> RewardSpec:
+    def written_in(self, places: Mapping[str, Place]) -> RewardSpec:
         """This spec, knowing the file and the line of each field, for errors found later."""
-        self._path, self._lines = path, dict(lines)
+        self._places = dict(places)
         return self
+
+    def field_of(self, name: str) -> str:
+        """The field of a term: `terms.NAME`, or `layers.LAYER.terms.NAME`."""
+        layer = self.layer_of(name)
+        return f"terms.{name}" if layer is None else f"layers.{layer}.terms.{name}"
+
+    def place_of(self, name: str) -> str:
+        """Where a term was written, as file:line; its field where that is not known."""
+        found = self.problem("", self.field_of(name))
+        return f"{found.path}:{found.line}" if found.line is not None else f"$.{found.field}"
 
     def problem(self, what: str, field: str) -> Problem:
         """A problem with a field (`terms.NAME.when`), with file and line where they are known."""
-        return Problem(what, self._path, line_of(self._lines, field), field)
+        return problem_at(self._places, what, field)
 
 
-def line_of(lines: Mapping[str, int], field: str) -> int | None:
-    """The line of a field, or of the nearest field around it."""
-    while field and field not in lines:
-        field = field.rpartition(".")[0]
-    return lines.get(field)
-
-
-class Fault(NamedTuple):
-    """What is wrong with one field of a spec."""
-
-    what: str
-    field: str
-
-
-def faults(data: object) -> list[Fault]:
-    """Everything that is wrong with a spec's data, expressions aside; empty when it is valid."""
-    try:
-        RewardSpec.model_validate(data)
-    except ValidationError as error:
-        return [_fault(dict(item)) for item in error.errors(include_url=False)]
-    return []
-
-
-def _fault(item: Mapping[str, Any]) -> Fault:
-    place = [str(part) for part in item["loc"] if part != "[key]"]
-    field, kind = ".".join(place), item["type"]
-    if kind == "extra_forbidden":
-        model = RewardSpec if len(place) == 1 else Term
-        return Fault(str(UnknownName("key", place[-1], list(model.model_fields))), field)
-    if kind == "literal_error":
-        return Fault(str(UnknownName(place[-1], str(item["input"]), get_args(At))), field)
-    if kind == "string_pattern_mismatch":
-        return Fault("a term's name is lower-case letters, digits and _, beginning with a letter", field)
-    if kind == "missing":
-        return Fault(f"required key {place[-1]!r} is missing", field)
-    if kind in ("model_type", "dict_type"):
-        return Fault("must be a mapping" + (" such as {value: 1}" if len(place) > 1 else ""), field)
-    what = item["msg"].removeprefix("Value error, ").replace("Input should", "must")
-    return Fault(f"{what}, not {item['input']!r}" if kind != "value_error" or len(place) > 2 else what, field)
+def problem_at(places: Mapping[str, Place], what: str, field: str) -> Problem:
+    """A problem with a field, at its place or at that of the nearest field around it."""
+    around = field
+    while around and around not in places:
+        around = around.rpartition(".")[0]
+    place = places.get(around, Place("", None))
+    return Problem(what, place.path, place.line, field)

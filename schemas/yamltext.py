@@ -14,6 +14,7 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
 
 _TAGS = ("null", "bool", "int", "float", "str")
+_COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 class Marked(NamedTuple):
@@ -76,6 +77,8 @@ class _Walk:
 
     def value(self, node: yaml.Node, field: str) -> Any:
         self.lines.setdefault(field, node.start_mark.line + 1)
+        if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
+            return self._refused(node, field)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, field)
         if isinstance(node, yaml.SequenceNode):
@@ -104,17 +107,16 @@ class _Walk:
         if tag == "timestamp":
             return node.value
         if tag not in _TAGS:
-            self._problem(
-                f"tag {node.tag} is not accepted: only text, numbers, true and false",
-                node.start_mark.line + 1,
-                field,
-            )
-            return None
+            return self._refused(node, field)
         try:
             return self._constructor.construct_object(node)
         except (ValueError, yaml.YAMLError):
             self._problem(f"{node.value[:40]!r} is no valid {tag}", node.start_mark.line + 1, field)
             return None
+
+    def _refused(self, node: yaml.Node, field: str) -> None:
+        what = f"tag {node.tag} is not accepted: only text, numbers, true and false"
+        self._problem(what, node.start_mark.line + 1, field)
 
     def _problem(self, what: str, line: int, field: str) -> None:
         self.problems.append(Problem(what, self.path, line, field))

@@ -1,0 +1,46 @@
+"""`logforge credit`: options in, one call, the report out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from logforge.cli_options import JSON, STORE, show
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@STORE
+@click.option("--split", default="test", show_default=True)
+@click.option(
+    "--method",
+    default="advantage",
+    show_default=True,
+    help="advantage, td, gae, n_step, td_lambda, retrace, return, uniform, discounted or last.",
+)
+@click.option("--policy", default="bc", show_default=True, help="Whose values: a policy of the run.")
+@click.option("--n", default=3, show_default=True, type=click.IntRange(1), help="Steps of n_step.")
+@click.option("--lam", default=0.95, show_default=True, type=click.FloatRange(0, 1), help="λ.")
+@click.option(
+    "--per-seconds",
+    type=click.FloatRange(0, min_open=True),
+    help="Discount by the clock, γ^(seconds / this); return and discounted only.",
+)
+@click.option("--dataset", type=click.Path(), help="The dataset. Default: the one the run was trained on.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--out", type=click.Path(), help="Write a row for each step to this Parquet file.")
+@JSON
+def credit(run: str, store: str, as_json: bool, **options: Any) -> None:
+    """Say which steps the episodes of a split owe their outcome to. RUN is a folder that `train` made.
+
+    \b
+    Example: logforge credit runs/default --out credit.parquet
+    """
+    from logforge.credit import credit_of
+    from logforge.progress import bar
+    from logforge.store import open_store
+
+    with open_store(store, read_only=True) as opened, bar("credit") as tick:
+        report = credit_of(opened, run, progress=tick, **options)
+    show(report, as_json)

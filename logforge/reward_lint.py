@@ -1,0 +1,121 @@
+"""`logforge reward lint`: what is wrong with a reward spec before anyone trains on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from logforge.progress import Tick, silent
+from logforge.reward_clone import VISITS, clone_risk
+from logforge.reward_log_rules import log_findings
+from logforge.reward_logs import RewardLogs, read_logs
+from logforge.reward_rules import Finding, Level, spec_findings
+from logforge.reward_trial import Trial
+from logforge.schemas.reward import RewardSpec
+from logforge.store import Store
+
+__all__ = ["TYPICAL_STEPS", "Finding", "LintReport", "lint"]
+
+TYPICAL_STEPS = 20
+"""How long a success takes where no logs say it."""
+_ORDER = {"error": 0, "warning": 1, "note": 2}
+DEFAULT_ALPHA = 1.0
+
+
+@dataclass(frozen=True)
+class LintReport:
+    """The findings, worst first; what is best in the small world; and what the logs say, where a store was given.
+
+    `break_even_steps` is how many steps a success may take and still be worth more than stopping at once (None: any number).
+    """
+
+    spec: str
+    findings: tuple[Finding, ...]
+    optimum: str
+    optimal_return: float
+    break_even_steps: int | None
+    undiscounted_break_even_steps: int | None
+    logs: RewardLogs | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is an error."""
+        return not any(item.level == "error" for item in self.findings)
+
+    def exit_code(self, strict: bool = False) -> int:
+        """1 when something is an error, or with `strict` a warning."""
+        return int(not self.passed or (strict and any(item.level == "warning" for item in self.findings)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {**asdict(self), "passed": self.passed, "logs": self.logs.as_dict() if self.logs else None}
+
+    def render(self) -> str:
+        """For people."""
+        lines = []
+        for item in self.findings:
+            about = f" [{', '.join(item.terms)}]" if item.terms else ""
+            lines += [f"{item.level:<8}{item.rule}{about}: {item.what}", f"        → {item.remedy}"]
+        lines += [
+            *([""] if lines else []),
+            f"best in the small world: {self.optimum.replace('/', ' · ')} (return {self.optimal_return:.4g})",
+            self._break_even(),
+        ]
+        if self.logs:
+            lines += ["", self.logs.render()]
+        counts = [f"{sum(item.level == level for item in self.findings)} {level}s" for level in _ORDER]
+        return "\n".join([*lines, "", f"{'passed' if self.passed else 'failed'}: {', '.join(counts)}"])
+
+    def _break_even(self) -> str:
+        steps, plain = self.break_even_steps, self.undiscounted_break_even_steps
+        if steps == 0:
+            return "no success is worth more than stopping at once"
+        many = "any number of" if steps is None else f"up to {steps}"
+        beside = f" (undiscounted: {'any' if plain is None else plain})" if plain != steps else ""
+        return f"a success of {many} steps is worth more than stopping at once{beside}"
+
+
+def lint(
+    spec: RewardSpec, store: Store | None = None, *, seed: int = 0, progress: Tick = silent
+) -> LintReport:
+    """Everything found, exactly in a small world and, with a store, on its episodes.
+
+    `seed` is that of the splits, on whose train part scales are fitted. Raises UsageError when the store holds no decision.
+    """
+    logs = None if store is None else read_logs(store, spec, seed, progress)
+    trial = Trial.of(spec, logs.scales if logs else None)
+    typical = (logs.success_steps if logs else None) or TYPICAL_STEPS
+    found = spec_findings(spec, trial, typical)
+    if logs:  # what fires is better known from the logs
+        found = [item for item in found if item.rule not in ("never_fires", "always_fires")]
+        found += log_findings(spec, logs)
+    found += _clone(trial, logs)
+    return LintReport(
+        spec=spec.hash,
+        findings=tuple(sorted(found, key=lambda item: (_ORDER[item.level], item.rule, item.terms))),
+        optimum=trial.optimum,
+        optimal_return=trial.returns[trial.optimum],
+        break_even_steps=trial.break_even(spec.gamma),
+        undiscounted_break_even_steps=trial.break_even(1.0),
+        logs=logs,
+    )
+
+
+def _clone(trial: Trial, logs: RewardLogs | None) -> Iterator[Finding]:
+    risk = clone_risk(trial, logs.shares if logs else None)
+    if risk is None:
+        return
+    named = {"even logs": risk.even} | ({"these logs' action shares": risk.logged} if logs else {})
+    told = [
+        f"any α for {how}" if limit is None else f"α up to {limit:.2g} for {how}"
+        for how, limit in named.items()
+    ]
+    smallest = min((limit for limit in named.values() if limit is not None), default=DEFAULT_ALPHA)
+    level: Level = "warning" if smallest < DEFAULT_ALPHA else "note"
+    yield Finding(
+        "clone_risk", level, (),
+        f"the best action is worth {risk.gap:.3g} more than the next where it matters least; CQL finds it with {', '.join(told)}",
+        "pay the outcome more, lower γ, or train with a lower --alpha" if level == "warning" else "keep --alpha within that",
+        {"action_gap": risk.gap, "alpha_even": risk.even, "alpha_logged": risk.logged, "visits": float(VISITS)},
+    )  # fmt: skip

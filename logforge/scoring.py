@@ -1,0 +1,152 @@
+"""Runs the scorers of a spec over the steps that need them: batched, each text once, cached in the store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from logforge.encoders import is_blank
+from logforge.frames import Tables
+from logforge.progress import Tick, silent
+from logforge.schemas.reward import Detectors, RewardSpec, Term
+from logforge.scorer import Example, Ready, Resources, Score, Scorer, Texts
+from logforge.scorer_cache import ScorerCache, key_of
+from logforge.scorer_texts import INPUTS, texts
+from logforge.scorers import make_scorer
+
+_SCHEMA = {
+    "term": pl.String,
+    "episode_id": pl.String,
+    "step": pl.Int32,
+    "value": pl.Float64,
+    "reason": pl.String,
+}
+
+
+def ready_scorers(
+    spec: RewardSpec, con: duckdb.DuckDBPyConnection, train: Tables | None = None
+) -> dict[str, Ready]:
+    """The scorers of a spec made ready, by term. Those that learn do so from `train`, the tables of the train split."""
+    found = {}
+    for name, term in _calls(spec).items():
+        scorer = make_scorer(term.scorer or {})
+        examples = _examples(scorer, train) if scorer.fitted and train is not None else ()
+        found[name] = scorer.ready(Resources(con, examples))
+    return found
+
+
+def run_scorers(
+    spec: RewardSpec,
+    tables: Tables,
+    con: duckdb.DuckDBPyConnection,
+    progress: Tick = silent,
+    ready: Mapping[str, Ready] | None = None,
+) -> pl.DataFrame | None:
+    """What the spec's scorers give: term, episode_id, step, value (null: not scored), reason. None when it has no scorers.
+
+    Only the steps at which a term may pay are scored. `ready` are those of `ready_scorers`; without them, scorers that are
+    fitted give null. `con` is the store's connection, where scores are kept.
+    """
+    calls = _calls(spec)
+    if not calls:
+        return None
+    ready = ready_scorers(spec, con) if ready is None else ready
+    rows = [
+        row
+        for name, term in calls.items()
+        for row in _term_rows(name, term, spec.detectors, tables, con, ready[name], progress)
+    ]
+    return pl.DataFrame(rows, _SCHEMA, orient="row")
+
+
+def scorer_record(
+    spec: RewardSpec,
+    ready: Mapping[str, Ready] | None = None,
+    con: duckdb.DuckDBPyConnection | None = None,
+) -> list[dict[str, Any]]:
+    """The scorers of a spec with what decides their values: term, name, version, parameters, and the models that answered."""
+    records = []
+    for name, term in sorted(_calls(spec).items()):
+        scorer = make_scorer(term.scorer or {})
+        record: dict[str, Any] = {"term": name, "scorer": scorer.name, "parameters": scorer.parameters}
+        if ready is not None:
+            record["version"] = ready[name].version
+            sources = ScorerCache(con, scorer.name, ready[name].version).sources() if con is not None else []
+            record |= {"answered_by": sources} if sources else {}
+            record |= {"unready": ready[name].unready} if ready[name].unready else {}
+        records.append(record)
+    return records
+
+
+def _calls(spec: RewardSpec) -> dict[str, Term]:
+    return {name: term for name, term, _ in spec.entries() if term.scorer is not None}
+
+
+def _examples(scorer: Scorer, train: Tables) -> tuple[Example, ...]:
+    """The train split's texts of the input that the scorer learns from, ordered by episode and step."""
+    source = scorer.learns_from
+    everywhere = Term(at="end" if INPUTS[source].known == "end" else "step")
+    frame = texts(everywhere, [source], train, Detectors())
+    rated = pl.DataFrame(train.episodes.select(["episode_id", "success", "score"]))
+    rows = frame.join(rated, on="episode_id", how="left", maintain_order="left").select(
+        source, "success", "score", "episode_id"
+    )
+    return tuple(Example(*row) for row in rows.iter_rows() if not is_blank(row[0]))
+
+
+def _term_rows(
+    name: str,
+    term: Term,
+    detectors: Detectors,
+    tables: Tables,
+    con: duckdb.DuckDBPyConnection,
+    ready: Ready,
+    progress: Tick,
+) -> Iterator[tuple[str, str, int, float | None, str | None]]:
+    scorer = make_scorer(term.scorer or {})
+    steps = list(texts(term, scorer.inputs, tables, detectors).iter_rows())
+    whole = {row[2:] for row in steps if not any(map(is_blank, row[2:]))}
+    scores = {} if ready.unready else _scores(scorer, ready, sorted(whole), con, progress)
+    for episode, step, *read in steps:
+        if missing := [item for item, text in zip(scorer.inputs, read, strict=True) if is_blank(text)]:
+            score = Score(None, reason=f"missing {', '.join(missing)}")
+        else:
+            score = scores.get(tuple(read)) or Score(None, reason=ready.unready)
+        yield name, episode, step, score.value, score.reason
+
+
+def _scores(
+    scorer: Scorer, ready: Ready, items: list[Texts], con: duckdb.DuckDBPyConnection, progress: Tick
+) -> dict[Texts, Score]:
+    """The scores of distinct texts: those that are kept, and the others made and kept as they come."""
+    cache = ScorerCache(con, scorer.name, ready.version)
+    keys = {item: key_of(item) for item in items}
+    found = cache.find(list(keys.values()))
+    scores = {item: found[key] for item, key in keys.items() if key in found}
+    missing = [item for item in items if item not in scores]
+    fresh: dict[str, tuple[Texts, Score]] = {}
+    try:
+        for index, score in ready.score(missing) if missing else ():
+            item = missing[index]
+            scores[item] = _checked(score)
+            fresh[keys[item]] = item, scores[item]
+            if len(fresh) >= ready.kept_together:
+                cache.keep(fresh)
+                fresh = {}
+            progress(len(scores), len(items), scorer.name)
+    finally:
+        cache.keep(fresh)
+    return scores
+
+
+def _checked(score: Score) -> Score:
+    """A score from 0 to 1, or null with a reason, whatever a third party's scorer gives."""
+    if score.value is None:
+        return score._replace(reason=score.reason or "was not scored")
+    if not math.isfinite(score.value):
+        return Score(None, reason="the score is no finite number")
+    return score._replace(value=min(max(score.value, 0.0), 1.0), reason=None)
