@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -22,9 +29,72 @@ class Result:
 
 def cpu_seconds(call: Callable[[], object], repeats: int = 3) -> float:
     """Median CPU seconds of this process over some calls."""
-    times = []
+    return alternating(call, repeats=repeats)[0]
+
+
+def alternating(*calls: Callable[[], object], repeats: int = 3) -> list[float]:
+    """Median CPU seconds of each of some calls, taken in turn so that what else the machine does weighs on all alike."""
+    times: list[list[float]] = [[] for _ in calls]
     for _ in range(repeats):
-        start = time.process_time()
-        call()
-        times.append(time.process_time() - start)
-    return statistics.median(times)
+        for call, taken in zip(calls, times, strict=True):
+            start = time.process_time()
+            call()
+            taken.append(time.process_time() - start)
+    return [statistics.median(taken) for taken in times]
+
+
+class Run(NamedTuple):
+    """An ingest in a process of its own: how long it took (seconds), and the most memory it and its workers held (MB)."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+
+
+_INGEST = """
+import json, sys, time
+from logforge.ingestion import ingest
+from logforge.store import Store
+store, logs, options = json.loads(sys.argv[1])
+if __name__ == "__main__":
+    threads = options.pop("threads", None)
+    with Store(store) as opened:
+        if threads:
+            opened.con.execute(f"SET threads = {threads}")
+        start = time.perf_counter()
+        ingest(opened, [logs], **options)
+        print(time.perf_counter() - start)
+"""
+
+
+def ingest_alone(store: Path, logs: Path, **options: object) -> Run:
+    """Ingest in a fresh process. `threads` is DuckDB's number of threads, the other options are those of `ingest`."""
+    script = store.with_suffix(".run.py")
+    script.write_text(_INGEST)
+    given = json.dumps([str(store), str(logs), options])
+    before = os.times()
+    with subprocess.Popen(
+        [sys.executable, str(script), given], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        peak = 0.0
+        while process.poll() is None:
+            peak = max(peak, _resident_mb(process.pid))
+            time.sleep(0.02)
+        assert process.stdout is not None
+        said = process.stdout.read()
+    if process.returncode:
+        raise RuntimeError(f"the ingest ended with {process.returncode}")
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return Run(float(said), cpu, peak)
+
+
+def _resident_mb(session: int) -> float:
+    """Memory of all processes of a session, shared pages counted once for each."""
+    total = 0
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                if int((folder / "stat").read_text().rpartition(")")[2].split()[3]) == session:
+                    total += int((folder / "statm").read_text().split()[1])
+    return total * os.sysconf("SC_PAGE_SIZE") / 1e6

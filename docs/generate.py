@@ -1,18 +1,25 @@
-"""Writes the generated pages: docs/cli.md from the commands, docs/tables.md from schemas/tables.py. `make docs`."""
+"""Writes the generated pages: docs/cli.md from the commands, docs/tables.md from schemas/tables.py, the table of rules in
+docs/quarantine.md from schemas/rules.py, and the JSON schema of reward specs from schemas/reward.py. `make docs`."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
 from logforge.cli import main
+from logforge.schemas.reward import RewardSpec
+from logforge.schemas.rules import CATALOGUE
 from logforge.schemas.tables import TABLES
 
 HERE = Path(__file__).parent
 NOTE = "<!-- written by docs/generate.py (`make docs`); change the source instead -->\n\n"
+RULES_BEGIN = "<!-- rules: written by docs/generate.py (`make docs`) from schemas/rules.py -->"
+RULES_END = "<!-- end of rules -->"
 
 
 def cli_page() -> str:
@@ -52,7 +59,37 @@ def tables_page() -> str:
     return NOTE + "\n".join(parts)
 
 
-PAGES = {"cli.md": cli_page, "tables.md": tables_page}
+def quarantine_page() -> str:
+    """The page as it is, with the table of rules written anew."""
+    text = (HERE / "quarantine.md").read_text("utf-8")
+    start = text.index(RULES_BEGIN) + len(RULES_BEGIN)
+    rows = "\n".join(f"| `{r.name}` | {r.level} | {r.meaning} | {r.remedy} |" for r in CATALOGUE.values())
+    table = f"\n\n| rule | level | meaning | remedy |\n|---|---|---|---|\n{rows}\n\n"
+    return text[:start] + table + text[text.index(RULES_END) :]
+
+
+def reward_schema() -> str:
+    """The JSON schema of a reward spec, for editors."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **RewardSpec.model_json_schema()}
+    return json.dumps(_closed(schema), indent=2, ensure_ascii=False) + "\n"
+
+
+def _closed(node: Any) -> Any:
+    """Without titles that repeat the keys; names that do not match their pattern are refused."""
+    if isinstance(node, list):
+        return [_closed(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: _closed(item) for key, item in node.items() if key != "title" or not isinstance(item, str)}
+    return {**kept, "additionalProperties": False} if "patternProperties" in kept else kept
+
+
+PAGES = {
+    "cli.md": cli_page,
+    "tables.md": tables_page,
+    "quarantine.md": quarantine_page,
+    "../logforge/templates/reward.schema.json": reward_schema,
+}
 
 
 def stale() -> list[str]:

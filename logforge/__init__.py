@@ -2,7 +2,8 @@
 
 The same verbs as the command line, imported only when they are used:
 
-    open_store · ingest · load_spec · build_dataset · explain · export · load_shards · train · evaluate
+    open_store · ingest · forget · load_spec · build_dataset · explain · export · load_shards · train · evaluate ·
+    credit_of · targets_of
 """
 
 from __future__ import annotations
@@ -12,27 +13,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from logforge.build import BuildConfig, build_dataset
+    from logforge.credit import credit_of
     from logforge.evaluation import evaluate
     from logforge.explanation import explain
     from logforge.exporters import export
+    from logforge.forgetting import forget
     from logforge.ingestion import ingest
     from logforge.policy import load_policy
+    from logforge.replaying import replay
     from logforge.rewards import load_spec
     from logforge.shards import load_shards
     from logforge.store import open_store
+    from logforge.targets import targets_of
     from logforge.training import train
 
 __all__ = [
     "BuildConfig",
     "build_dataset",
+    "credit_of",
     "evaluate",
     "explain",
     "export",
+    "forget",
     "ingest",
     "load_policy",
     "load_shards",
     "load_spec",
     "open_store",
+    "replay",
+    "targets_of",
     "train",
 ]
 
@@ -40,14 +49,18 @@ __all__ = [
 _HOME = {
     "BuildConfig": "build",
     "build_dataset": "build",
+    "credit_of": "credit",
     "evaluate": "evaluation",
     "explain": "explanation",
     "export": "exporters",
+    "forget": "forgetting",
     "ingest": "ingestion",
     "load_policy": "policy",
     "load_shards": "shards",
     "load_spec": "rewards",
     "open_store": "store",
+    "replay": "replaying",
+    "targets_of": "targets",
     "train": "training",
 }
 

@@ -182,4 +182,6 @@ class SplitArrays:
         # Rows can only be placed in their episodes once shapes and offsets are right.
         problems = problems or [*array_rules.ends(self), *array_rules.values(self, vocabulary)]
         if problems:
-            raise CheckFailed(f"the arrays of {name!r} are not consistent", problems)
+            raise CheckFailed(
+                f"the arrays of {name!r} are not consistent", problems, "build the dataset again"
+            )

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from logforge.schemas.errors import StoreError, UsageError
 
+_ROOM = "look whether the folder may be written and the disk has room"
+
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
@@ -21,9 +23,9 @@ _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 def refuse_foreign(folder: Path, mark: str, what: str) -> None:
     """Raise UsageError for a folder that must not be replaced: it holds something, and not the file that marks `what`."""
     if folder.is_dir() and not (folder / mark).is_file() and any(folder.iterdir()):
-        raise UsageError(f"{folder} holds something that is not {what}", "Name another folder")
+        raise UsageError(f"{folder} holds something that is not {what}", "name another folder")
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file", "Name a folder")
+        raise UsageError(f"{folder} is a file", "name a folder")
 
 
 @contextmanager
@@ -49,7 +51,7 @@ def replaced_folder(target: Path) -> Iterator[Path]:
                 if target.exists():
                     shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise StoreError(str(error.filename or target), error.strerror or str(error)) from error
+        raise StoreError(str(error.filename or target), error.strerror or str(error), _ROOM) from error
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def replaced_file(target: Path) -> Iterator[Path]:
         finally:
             fresh.unlink(missing_ok=True)
     except OSError as error:
-        raise StoreError(str(error.filename or target), error.strerror or str(error)) from error
+        raise StoreError(str(error.filename or target), error.strerror or str(error), _ROOM) from error
 
 
 def sync(path: Path) -> None:

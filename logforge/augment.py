@@ -235,7 +235,8 @@ def check_episode(episode: Episode) -> None:
     """Raise CheckFailed, with every problem, unless messages and steps of an episode fit together."""
     problems = [Problem(what, episode.locator) for what in _faults(episode)]
     if problems:
-        raise CheckFailed(f"episode {episode.episode_id} is not consistent", problems)
+        remedy = "report the connector or the augmenter that made this episode"
+        raise CheckFailed(f"episode {episode.episode_id} is not consistent", problems, remedy)
 
 
 def _faults(episode: Episode) -> Iterator[str]:

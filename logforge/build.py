@@ -16,21 +16,23 @@ from typing import Any
 
 import polars as pl
 
-from logforge.actions import ActionSpace
+from logforge.actions import ActionSpace, seen_in
 from logforge.augment import Augmenter, make_augmenter
 from logforge.build_report import BuildReport, LeftOut
 from logforge.conflicts import find_conflicts
 from logforge.discover import label_of
 from logforge.encoders import Encoder, embed, make_encoder
-from logforge.frames import rows_table, tables_of
-from logforge.progress import Tick
+from logforge.frames import rows_table
+from logforge.progress import Tick, silent
 from logforge.quality import validate
 from logforge.reduce import Pca, fit_pca
-from logforge.rewards import load_spec, score
+from logforge.reward_model import RewardModel
+from logforge.rewards import load_spec
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import CheckFailed, Problem, UnknownName, UsageError
 from logforge.schemas.manifest import EncoderRef, Manifest, SourceRef, Vocabulary
 from logforge.schemas.reward import RewardSpec
+from logforge.schemas.rules import BROKEN, remedy_of
 from logforge.schemas.tables import QUARANTINE
 from logforge.schemas.transition import RULES
 from logforge.shards import SPLITS, SplitArrays, load_shards, write_dataset
@@ -55,6 +57,7 @@ class BuildConfig:
     augment: tuple[str, ...] = ()
     retryable: tuple[str, ...] = ()
     epsilon: float = 0.5
+    exclude_flags: tuple[str, ...] = ()
     state: StateConfig = field(default_factory=StateConfig)
 
     def as_dict(self) -> dict[str, Any]:
@@ -82,35 +85,39 @@ def build_dataset(
         raise UsageError(f"{name!r} is no dataset name", "use up to 100 letters, digits, '-', '_' and '.'")
     spec = reward if isinstance(reward, RewardSpec) else load_spec(reward)
     encoder, augmenters = make_encoder(config.encoder), _augmenters(config)
-    logged = list(store.episodes())
+    stored = list(store.episodes())
+    flagged = _flagged(stored, config.exclude_flags)
+    logged = [episode for episode in stored if episode.episode_id not in flagged]
     _check_tools(logged, config.retryable)
     splits = assign_splits(_grouping_frame(logged), config.seed, config.fractions)
     split_of = dict(splits.select("episode_id", "split").iter_rows())
-    rewards = score(spec, tables_of(logged))
-    left_out = _left_out(logged, rewards)
+    train = {identifier for identifier, split in split_of.items() if split == "train"}
+    model = RewardModel.fit(spec, logged, train, store.con, progress or silent)
+    rewards = model.score(logged)
+    left_out = flagged | _left_out(logged, rewards)
     usable = [episode for episode in logged if episode.episode_id not in left_out]
     if not usable:
-        raise CheckFailed(
-            "no episode can be used", [Problem(f"{n} × {why}") for why, n in _reasons(left_out)]
-        )
+        why = [Problem(f"{n} × {reason}") for reason, n in _reasons(left_out)]
+        remedy = "ingest logs first: `logforge ingest LOGS`" if not stored else remedy_of("null_reward")
+        raise CheckFailed("no episode can be used", why, remedy)
     origins = _augmented(usable, split_of, augmenters, config.seed)
     augmented = [episode for episode, _ in origins.values()]
     if augmented:
-        rewards = pl.concat([rewards, score(spec, tables_of(augmented))])
+        rewards = pl.concat([rewards, model.score(augmented)])
         left_out |= _left_out(augmented, rewards)
     kept = usable + [episode for episode in augmented if episode.episode_id not in left_out]
-    space = ActionSpace.build(_seen_actions(kept), vocabulary)
+    space = ActionSpace.build(map(seen_in, kept), vocabulary)
     members = _members(kept, splits, origins, StateBuilder(config.state, space, config.text_size))
     rows = transition_rows(members, rewards, space, spec.gamma)
     _check(store, name, rows, spec.gamma, space)
     conflicts = find_conflicts(rows, config.epsilon)
     arrays, pca, builder = _encode(store, members, rows, space, encoder, config, progress)
-    manifest = _manifest(store, name, kept, rows, spec, config, space, encoder, pca, builder)
+    manifest = _manifest(store, name, kept, rows, model, config, space, encoder, pca, builder)
     folder = Path(out) / name
     with store.transaction():
         _replace(store, name, rows, splits, conflicts, left_out)
         sealed = write_dataset(folder, arrays, manifest, _serving_files(pca, space))
-        _record(store, name, sealed, folder, config)
+        _record(store, name, sealed, folder, config, reward)
     formats = {episode.episode_id: episode.format for episode in kept}
     return BuildReport.of(
         sealed, folder, rows, conflicts, left_out, origins, formats, config.augment, encoder.truncated
@@ -163,6 +170,22 @@ def _check_tools(episodes: Iterable[Episode], retryable: Iterable[str]) -> None:
             raise UnknownName("tool", tool, sorted(used))
 
 
+def _flagged(episodes: Iterable[Episode], flags: Iterable[str]) -> dict[str, LeftOut]:
+    """Episodes with a message that bears one of the flags; `injection` stands for every `injection:KIND`."""
+    wanted = tuple(flags)
+    found = {}
+    for episode in episodes:
+        for message in episode.messages:
+            named = next(
+                (w for w in wanted for f in message.flags or () if f == w or f.startswith(f"{w}:")), None
+            )
+            if named is not None:
+                reason = f"a message is flagged {named}"
+                found[episode.episode_id] = LeftOut("flagged", reason, None, message.locator)
+                break
+    return found
+
+
 def _left_out(episodes: Iterable[Episode], rewards: pl.DataFrame) -> dict[str, LeftOut]:
     """Episodes that cannot be learnt from, with the reason: no decision, or a reward that is null."""
     nulls = (
@@ -186,17 +209,6 @@ def _left_out(episodes: Iterable[Episode], rewards: pl.DataFrame) -> dict[str, L
 def _reasons(left_out: Mapping[str, LeftOut]) -> list[tuple[str, int]]:
     reasons = [item.reason for item in left_out.values()]
     return sorted((reason, reasons.count(reason)) for reason in set(reasons))
-
-
-def _seen_actions(
-    episodes: Iterable[Episode],
-) -> Iterable[tuple[str, list[str] | None, list[tuple[str, str, bool]]]]:
-    for episode in episodes:
-        yield (
-            episode.format,
-            episode.tools,
-            [(step.action, step.kind, step.action_valid) for step in episode.steps],
-        )
 
 
 def _members(
@@ -230,10 +242,10 @@ def _check(store: Store, name: str, rows: pl.DataFrame, gamma: float, space: Act
             rows_table(QUARANTINE, [{**row, "level": "transition", "dataset": name} for row in found]),
         )
     problems = [
-        Problem(f"{row['rule']}: {row['reason']}", row["locator"] or row["episode_id"] or "")
+        Problem(row["reason"], row["locator"] or row["episode_id"] or "", rule=row["rule"])
         for row in found[:20]
     ]
-    raise CheckFailed(f"{len(found)} rows break a rule (all are in `quarantine`)", problems)
+    raise CheckFailed(f"{len(found)} rows break a rule (all are in `quarantine`)", problems, BROKEN)
 
 
 def _encode(
@@ -276,7 +288,7 @@ def _manifest(
     name: str,
     episodes: Iterable[Episode],
     rows: pl.DataFrame,
-    spec: RewardSpec,
+    model: RewardModel,
     config: BuildConfig,
     space: ActionSpace,
     encoder: Encoder,
@@ -293,8 +305,9 @@ def _manifest(
         actions=space.vocabulary.actions,
         layout=layout,
         observation_size=layout[-1].stop,
-        gamma=spec.gamma,
-        spec_hash=spec.hash,
+        gamma=model.spec.gamma,
+        spec_hash=model.spec.hash,
+        reward=model.record(),
         config=config.as_dict(),
         sources=tuple(
             {SourceRef(sha256, form) for identifier, sha256, form in sources if identifier in used}
@@ -340,15 +353,25 @@ def _replace(
     )
 
 
-def _record(store: Store, name: str, manifest: Manifest, folder: Path, config: BuildConfig) -> None:
+def _record(
+    store: Store,
+    name: str,
+    manifest: Manifest,
+    folder: Path,
+    config: BuildConfig,
+    reward: str | Path | RewardSpec,
+) -> None:
+    """The dataset in the store's list, with the reward spec's file, on which no hash depends."""
+    home = store.path.parent
+    file = None if isinstance(reward, RewardSpec) else label_of(Path(reward), home)
     store.con.execute(
         "INSERT INTO datasets BY NAME SELECT ? AS dataset, ? AS hash, ? AS spec_hash, ? AS config, ? AS created_at, ? AS path",
         [
             name,
             manifest.hash,
             manifest.spec_hash,
-            json.dumps(config.as_dict(), sort_keys=True),
+            json.dumps({**config.as_dict(), "reward": file}, sort_keys=True),
             datetime.now(UTC).replace(tzinfo=None),
-            label_of(folder, store.path.parent),
+            label_of(folder, home),
         ],
     )

@@ -10,6 +10,7 @@ from logforge.queries import require_dataset
 from logforge.schemas.errors import CheckFailed, LogforgeError, Problem
 from logforge.shards import SPLITS, load_shards
 from logforge.store import Store
+from logforge.tabulate import plural
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def check_dataset(store: Store, name: str) -> CheckReport:
         try:
             shards[split] = load_shards(path, split)
         except LogforgeError as error:
-            problems.append(Problem(str(error), path))
+            problems.append(Problem(error.message, path))
     for split, shard in shards.items():
         found = rows.filter(rows["split"] == split).height
         if shard.size != found:
@@ -61,8 +62,8 @@ def check_dataset(store: Store, name: str) -> CheckReport:
             )
         failures = validate(rows, manifest.gamma, manifest.vocabulary.size, manifest.vocabulary.invalid)
         problems += [
-            Problem(f"{row['rule']}: {row['reason']}", row["locator"] or "") for row in failures.to_dicts()
+            Problem(row["reason"], row["locator"] or "", rule=row["rule"]) for row in failures.to_dicts()
         ]
     if problems:
-        raise CheckFailed(f"{name}: {len(problems)} problems", problems)
+        raise CheckFailed(f"{name}: {plural(len(problems), 'problem')}", problems, "build the dataset again")
     return CheckReport(name, hash_, rows.height, tuple(shards))

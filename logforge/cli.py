@@ -14,19 +14,16 @@ from typing import Any, TypeVar
 
 import click
 
+from logforge.cli_credit import credit
+from logforge.cli_forget import forget
+from logforge.cli_options import JSON, STORE, WAIT, say
+from logforge.cli_options import show as _print
+from logforge.cli_quarantine import quarantine
+from logforge.cli_reward import reward
 from logforge.progress import printable
-from logforge.schemas.errors import LogforgeError
+from logforge.schemas.errors import LogforgeError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-STORE = click.option(
-    "--store",
-    default="logforge.duckdb",
-    show_default=True,
-    envvar="LOGFORGE_STORE",
-    help="The store: one DuckDB file.",
-)
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 
 
 class Commands(click.Group):
@@ -58,10 +55,7 @@ class Commands(click.Group):
         try:
             return super().main(*args, **{**extra, "standalone_mode": False})
         except click.ClickException as error:
-            if "--json" in given:
-                click.echo(json.dumps({"error": type(error).__name__, "message": error.format_message()}))
-            error.show()
-            sys.exit(error.exit_code)
+            _fail(_as_ours(error), "--json" in given)
         except click.Abort:
             click.echo("aborted", err=True)
             sys.exit(130)
@@ -80,13 +74,16 @@ class Commands(click.Group):
 def _fail(error: LogforgeError, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(error.as_dict(), default=str, ensure_ascii=False))
-    click.echo(f"error: {printable(str(error))}", err=True)
+    click.echo(printable(f"error ({error.rule}): {error.message}\nremedy: {error.remedy}"), err=True)
     sys.exit(error.exit_code)
 
 
-def _print(report: Any, as_json: bool) -> None:
-    text = json.dumps(report.as_dict(), default=str, ensure_ascii=False) if as_json else report.render()
-    click.echo(printable(text))
+def _as_ours(error: click.ClickException) -> UsageError:
+    """A wrong option or argument as an error with a remedy, like any other."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "logforge"
+    message = error.format_message().rstrip(".")
+    return UsageError(" ".join(message.split()), f"`{command} --help` says what it takes")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -130,8 +127,28 @@ def init(folder: str, as_json: bool) -> None:
     "--strict-arguments", is_flag=True, help="Mend no arguments and no tool names; damaged ones are invalid."
 )
 @click.option(
+    "--redact/--no-redact",
+    default=True,
+    show_default=True,
+    help="Take secrets out of all text before it is stored.",
+)
+@click.option(
+    "--danger",
+    multiple=True,
+    metavar="KIND=PATTERN",
+    help="Tools that are dangerous, as pay=buy_*; `none` leaves the built-in list out; may be given again.",
+)
+@click.option(
     "--dry-run", is_flag=True, help="Say what would read each file and what it would keep; store nothing."
 )
+@click.option("--max-unpacked", default="16GB", show_default=True, help="Bytes a packed file may unfold to.")
+@click.option(
+    "--max-ratio", type=click.IntRange(1), default=500, show_default=True, help="And times its own size."
+)
+@click.option("--max-record", default="256MB", show_default=True, help="Bytes a line or document may have.")
+@click.option("--watch", is_flag=True, help="Go on following the paths, until Ctrl-C.")
+@click.option("--interval", default=2.0, show_default=True, help="Seconds between two looks of --watch.")
+@WAIT
 @JSON
 def ingest(
     paths: tuple[str, ...],
@@ -141,7 +158,15 @@ def ingest(
     workers: int | None,
     strict: bool,
     strict_arguments: bool,
+    redact: bool,
+    danger: tuple[str, ...],
     dry_run: bool,
+    max_unpacked: str,
+    max_ratio: int,
+    max_record: str,
+    watch: bool,
+    interval: float,
+    wait: float,
     as_json: bool,
 ) -> None:
     """Read agent logs and demonstrations into the store. A second run changes nothing.
@@ -149,55 +174,48 @@ def ingest(
     \b
     Example: logforge ingest ./logs
     """
+    from logforge.containers import Limits, bytes_of
     from logforge.dry_run import dry_run as plan
     from logforge.ingestion import ingest as run
     from logforge.ingestion import read_options
     from logforge.progress import bar
     from logforge.store import open_store
+    from logforge.watching import until_told
+    from logforge.watching import watch as follow
 
-    options = read_options(paths, format_name, mapping, strict_arguments)
+    limits = Limits(bytes_of(max_unpacked), max_ratio, record=bytes_of(max_record))
+    options = read_options(paths, format_name, mapping, strict_arguments, limits, redact, danger)
     if dry_run:
         planned = plan(paths, Path(store).parent, options)
         _print(planned, as_json)
         sys.exit(planned.exit_code(strict))
-    with open_store(store) as opened, bar("ingest") as tick:
-        report = run(
-            opened,
-            paths,
-            format=format_name,
-            mapping=mapping,
-            strict_arguments=strict_arguments,
-            workers=workers or os.cpu_count() or 1,
-            progress=tick,
-        )
+    given: dict[str, Any] = {
+        "format": format_name,
+        "mapping": mapping,
+        "strict_arguments": strict_arguments,
+        "redact": redact,
+        "danger": danger,
+        "limits": limits,
+        "workers": workers or os.cpu_count() or 1,
+    }
+    if watch:
+        with until_told() as stop:
+            for item in follow(store, paths, interval=interval, stop=stop, say=say, **given):
+                _print(item, as_json)
+        return
+    with open_store(store, wait=wait, waiting=say) as opened, bar("ingest") as tick:
+        report = run(opened, paths, **given, progress=tick)
     _print(report, as_json)
     sys.exit(report.exit_code(strict))
-
-
-@main.command()
-@STORE
-@click.option("--rule", help="Only this rule.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(0), help="Rows to show.")
-@JSON
-def quarantine(store: str, rule: str | None, limit: int, as_json: bool) -> None:
-    """List what was set aside, with place and reason.
-
-    \b
-    Example: logforge quarantine --rule malformed_record
-    """
-    from logforge.queries import quarantined
-    from logforge.store import open_store
-
-    with open_store(store, read_only=True) as opened:
-        _print(quarantined(opened, rule, limit), as_json)
 
 
 @main.command()
 @click.argument("query")
 @STORE
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@WAIT
 @JSON
-def sql(query: str, store: str, as_csv: bool, as_json: bool) -> None:
+def sql(query: str, store: str, as_csv: bool, wait: float, as_json: bool) -> None:
     """Run a query over the store (read-only). `-` reads it from stdin.
 
     \b
@@ -207,28 +225,15 @@ def sql(query: str, store: str, as_csv: bool, as_json: bool) -> None:
     from logforge.store import open_store
 
     text = sys.stdin.read() if query == "-" else query
-    with open_store(store, read_only=True) as opened:
+    with open_store(store, read_only=True, wait=wait, waiting=say) as opened:
         result = run_query(opened, text)
     click.echo(result.csv(), nl=False) if as_csv else _print(result, as_json)
 
 
-@main.group()
-def reward() -> None:
-    """Look at reward specs."""
-
-
-@reward.command("show")
-@click.argument("spec", type=click.Path())
-@JSON
-def reward_show(spec: str, as_json: bool) -> None:
-    """Print the DuckDB query that a spec compiles to.
-
-    \b
-    Example: logforge reward show reward.yaml
-    """
-    from logforge.queries import compiled
-
-    _print(compiled(spec), as_json)
+main.add_command(credit)
+main.add_command(forget)
+main.add_command(quarantine)
+main.add_command(reward)
 
 
 @main.command("build-dataset")
@@ -251,7 +256,15 @@ def reward_show(spec: str, as_json: bool) -> None:
 @click.option(
     "--epsilon", default=0.5, show_default=True, help="Returns further apart than this disagree (conflicts)."
 )
+@click.option(
+    "--exclude-flag",
+    "exclude_flags",
+    multiple=True,
+    metavar="FLAG",
+    help="Leave out episodes with such a message (injection, unicode:bidi); may be given again.",
+)
 @click.option("--vocabulary", type=click.Path(), help="An earlier dataset folder whose action ids must stay.")
+@WAIT
 @JSON
 def build_dataset(
     reward_spec: str, store: str, name: str, out: str, vocabulary: str | None, as_json: bool, **options: Any
@@ -265,8 +278,8 @@ def build_dataset(
     from logforge.progress import bar
     from logforge.store import open_store
 
-    config = BuildConfig(**options)
-    with open_store(store, create=False) as opened, bar("encode") as tick:
+    wait, config = options.pop("wait"), BuildConfig(**options)
+    with open_store(store, create=False, wait=wait, waiting=say) as opened, bar("encode") as tick:
         report = build_dataset(
             opened,
             reward_spec,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ GLOBAL = "store"
 """The one key at the top that every command which takes it gets."""
 PATHS = frozenset({"store", "reward", "out", "vocabulary"})
 """Keys that name a file or folder; in a config file they are relative to that file's folder."""
+_AT_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_REMEDY = "correct the config file; `logforge COMMAND --help` lists the options, which are its keys"
 
 
 def find_config(start: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -33,7 +36,7 @@ def find_config(start: Path) -> tuple[Path, dict[str, Any]] | None:
 def _table(values: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     value = values.get(key, {})
     if not isinstance(value, dict):
-        raise SpecError([Problem(f"{key} must be a table", str(path))])
+        raise SpecError([Problem(f"{key} must be a table", str(path), _line(path, key))], _REMEDY)
     return value
 
 
@@ -41,9 +44,19 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError([Problem(f"not valid TOML: {error}", str(path))]) from None
+        at_line = _AT_LINE.search(str(error))
+        what = _AT_LINE.sub("", str(error)).strip()
+        line = int(at_line[1]) if at_line else None
+        raise SpecError([Problem(f"not valid TOML: {what}", str(path), line)], _REMEDY) from None
     except OSError as error:
-        raise SpecError([Problem(f"cannot be read: {error.strerror}", str(path))]) from None
+        raise SpecError([Problem(f"cannot be read: {error.strerror}", str(path))], _REMEDY) from None
+
+
+def _line(path: Path, key: str) -> int | None:
+    """The first line that sets a key or begins its table; None when it stands elsewhere."""
+    wanted = re.compile(rf"\s*(\[(?:.*\.)?)?[\"']?{re.escape(key)}[\"']?\s*[\]=]")
+    lines = path.read_text("utf-8-sig").splitlines()
+    return next((number for number, line in enumerate(lines, 1) if wanted.match(line)), None)
 
 
 def default_map(start: Path, options: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
@@ -62,7 +75,7 @@ def default_map(start: Path, options: Mapping[str, Mapping[str, str]]) -> dict[s
     for name, section in sections.items():
         problems += _unknown(section, options[name], path, f"{name}.") if name in options else []
     if problems:
-        raise SpecError(problems)
+        raise SpecError(problems, _REMEDY)
     values = {command: {**scalars, **sections.get(command, {})} for command in options}
     return {
         command: {
@@ -84,5 +97,5 @@ def _unknown(found: Iterable[str], valid: Iterable[str], path: Path, prefix: str
             near = difflib.get_close_matches(key, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             what = f"unknown key{hint} (valid: {', '.join(names)})"
-            problems.append(Problem(what, str(path), field=prefix + key))
+            problems.append(Problem(what, str(path), _line(path, key), prefix + key))
     return problems

@@ -20,6 +20,14 @@ TOOL_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pyc
 """Folders that hold other programs' files, not logs: each is skipped as one."""
 
 
+UNPACKED = ".unpacked"
+
+
+def unpacked_beside(store: Path) -> Path:
+    """The private folder in which packed files are unpacked while a store is written."""
+    return store.parent / f".{store.name}{UNPACKED}"
+
+
 class Verdict(NamedTuple):
     """What to do with a file: read it with `connector`, quarantine it, or skip it (with the rule and the reason)."""
 
@@ -33,13 +41,15 @@ class Verdict(NamedTuple):
 class Found(NamedTuple):
     """A file to read, the label that its locators carry, and the files that belong to it.
 
-    `verdict` is there when what was found cannot be read at all (a broken link, a folder without permission).
+    `verdict` is there when what was found cannot be read at all (a broken link, a folder without permission). `only` are
+    the labels of the members to read, when it is an archive and not all are wanted.
     """
 
     path: Path
     label: str
     companions: tuple[Path, ...] = ()
     verdict: Verdict | None = None
+    only: frozenset[str] = frozenset()
 
 
 def find(paths: Iterable[str | Path], home: Path) -> list[Found]:
@@ -62,7 +72,8 @@ def check_paths(paths: Iterable[str | Path]) -> None:
     """Raise InputError for a path that does not exist."""
     for path in map(Path, paths):
         if not path.exists():
-            raise InputError(str(path), "there is no such file or directory")
+            reason = "there is no such file or directory"
+            raise InputError(str(path), reason, remedy="look for a typing error", rule="no_such_path")
 
 
 def label_of(path: Path, home: Path) -> str:
@@ -108,6 +119,9 @@ def _no_logs(folder: Path) -> Verdict | None:
     """Folders not to enter: those of other programs, and logforge's own datasets and runs."""
     if folder.name in TOOL_FOLDERS:
         return _skip("tool_folder", "a folder of another program")
+    store = folder.parent / folder.name[1 : -len(UNPACKED)]
+    if folder == unpacked_beside(store) and store.is_file():
+        return _skip("own_output", "where a run of logforge unpacks files")
     own = (folder / "manifest.json").is_file() and (folder / "train" / "observations.npy").is_file()
     if own or ((folder / "train.json").is_file() and (folder / "metrics.jsonl").is_file()):
         return _skip("own_output", "a dataset or run that logforge wrote")
@@ -124,32 +138,78 @@ def _irregular(file: Path) -> Verdict | None:
 
 def _joined(files: list[Found]) -> list[Found]:
     """The files with those that a connector wants read together made one source."""
-    takers = [connector for connector in registry().values() if isinstance(connector, TakesCompanions)]
+    takers = [taker for taker in registry().values() if isinstance(taker, TakesCompanions)]
     if not takers:
         return files
     here = {item.path for item in files}
     taken: set[Path] = set()
     joined = []
     for item in files:
-        wanted = (
-            {path for taker in takers for path in taker.companions(item.path)}
-            if item.verdict is None
-            else set()
-        )
-        companions = tuple(sorted(wanted & here - {item.path}))
+        wanted, verdict = _wanted(takers, item)
+        companions = tuple(sorted((wanted & here) - {item.path}))
         taken.update(companions)
-        joined.append(item._replace(companions=companions))
+        joined.append(item._replace(companions=companions, verdict=verdict))
     return [item for item in joined if item.path not in taken]
 
 
+def _wanted(takers: Iterable[TakesCompanions], item: Found) -> tuple[set[Path], Verdict | None]:
+    """The files that connectors want to read with this one; a connector that fails at saying so costs this file alone."""
+    wanted: set[Path] = set()
+    if item.verdict is not None:
+        return wanted, item.verdict
+    for taker in takers:
+        try:
+            wanted |= set(taker.companions(item.path))
+        except Exception as error:
+            reason = f"the connector {taker.name} failed at naming the files that belong to this one"
+            return set(), Verdict(
+                None, True, "connector_failed", reason, f"{type(error).__name__}: {error}"[:300]
+            )
+    return wanted, None
+
+
 def same_place(label: str, home: Path) -> Found | None:
-    """A source found again by its label, with its companions; None when its file is gone."""
-    path = home / label
-    return (
-        next((item for item in find([path.parent], home) if item.label == label), None)
-        if path.is_file()
-        else None
-    )
+    """A source found again by its label, with its companions; None when its file is gone. Of an archive's member, the
+    archive."""
+    path = _holder(home / label)
+    if not path.is_file():
+        return None
+    own = label_of(path, home)
+    found = next((item for item in find([path.parent], home) if item.label == own), None)
+    return found if found is None or own == label else found._replace(only=frozenset({label}))
+
+
+def found_again(labels: Iterable[str], home: Path) -> list[Found]:
+    """The sources of these labels whose files are still there, with their companions.
+
+    For a folder that could not be entered it is what lies in it now.
+    """
+    wanted = set(labels)
+    takers = [taker for taker in registry().values() if isinstance(taker, TakesCompanions)]
+    files: set[Path] = set()
+    folders: list[Path] = []
+    for path in (_holder(home / label) for label in sorted(wanted)):
+        if path.is_dir():
+            folders.append(path)
+        elif path.is_file():
+            files |= {path, *(near for taker in takers for near in taker.companions(path) if near.is_file())}
+    again = [
+        item if item.label in wanted else item._replace(only=members)
+        for item in find(sorted(files), home)
+        if (members := _members(item.label, wanted)) or item.label in wanted
+    ]
+    return again + find(folders, home)
+
+
+def _members(label: str, wanted: set[str]) -> frozenset[str]:
+    return frozenset(other for other in wanted if other.startswith(f"{label}!"))
+
+
+def _holder(path: Path) -> Path:
+    """The file of a source; of an archive's member (`a.zip!b.jsonl`) the archive."""
+    while not path.exists() and "!" in str(path):
+        path = Path(str(path).rpartition("!")[0])
+    return path
 
 
 def judge(path: Path, forced: Connector | None = None, mapping: Connector | None = None) -> Verdict:
@@ -160,6 +220,8 @@ def judge(path: Path, forced: Connector | None = None, mapping: Connector | None
         return Verdict(None, True, "unreadable_file", f"the file cannot be read: {error.strerror}")
     if head.container == "empty":
         return Verdict(None, path.suffix.lower() in JSON_SUFFIXES, "empty_file", "the file is empty")
+    if _is_utf16(head.data) and path.suffix.lower() in JSON_SUFFIXES | TABLE_SUFFIXES:
+        return Verdict(None, True, "utf16_text", "UTF-16 text; logs are read as UTF-8")
     if forced is not None:
         return Verdict(forced, False, "", "")
     found = claims(head, *([mapping] if mapping else []))
@@ -168,11 +230,14 @@ def judge(path: Path, forced: Connector | None = None, mapping: Connector | None
     return _unclaimed(path, head)
 
 
+def _is_utf16(data: bytes) -> bool:
+    """UTF-16 or UTF-32, told by its byte order mark or by the zero beside its first ASCII letter."""
+    return data[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(data) > 1 and (data[0] == 0) != (data[1] == 0))
+
+
 def _unclaimed(path: Path, head: Head) -> Verdict:
     if what := unsupported(head):
         return Verdict(None, True, UNSUPPORTED, what)
-    if head.data.startswith((b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd")):
-        return _skip("compressed", "compressed files are not read; unpack it first")
     # Named like a log: when nothing in it can be read, it is quarantined and not merely skipped.
     meant = path.suffix.lower() in JSON_SUFFIXES
     table = path.suffix.lower() in TABLE_SUFFIXES
@@ -182,7 +247,7 @@ def _unclaimed(path: Path, head: Head) -> Verdict:
             None,
             True,
             "unknown_shape",
-            "no connector knows this shape (`logforge formats` lists those known; --format NAME forces one)",
+            "no connector knows this shape",
             f"first record's keys: {keys}" if keys else "",
         )
     if meant:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -10,11 +11,15 @@ from typing import Any
 
 from logforge.connectors import claims, get
 from logforge.connectors.base import Head, look
-from logforge.discover import Found, find
+from logforge.discover import find
+from logforge.known import source_id_of
+from logforge.packed import Unpacker, discard
 from logforge.reading import Job, ReadOptions, SourceReading, read_source
+from logforge.schemas.rules import remedy_of
 from logforge.tabulate import table
 
 _KEYS = 8
+_ARCHIVE = "an archive: its members are read as the files of a folder are"
 _PATH = 48
 
 
@@ -91,24 +96,38 @@ def dry_run(paths: Iterable[str | Path], home: Path, options: ReadOptions) -> Dr
     """Read every file as `ingest` would, and store nothing. `home` is the folder that labels are relative to."""
     if options.format is not None:
         get(options.format)
-    return DryRun(tuple(_plan(item, options) for item in find(paths, home)))
+    files = (
+        Job(item.path, item.label, source_id_of(item.label), "", 0, options, item.companions, item.verdict)
+        for item in find(paths, home)
+    )
+    with tempfile.TemporaryDirectory(prefix="logforge-") as room:
+        return DryRun(tuple(map(_plan, Unpacker(Path(room).resolve()).jobs(files))))
 
 
-def _plan(item: Found, options: ReadOptions) -> FilePlan:
-    head = Head(item.path.name, b"", "empty", {}) if item.verdict else look(item.path)
-    found = claims(head, *([options.mapping] if options.mapping else []))
-    reading = read_source(Job(item.path, item.label, "", "", 0, options, item.companions, item.verdict))
+def _plan(job: Job) -> FilePlan:
+    try:
+        return _looked_at(job)
+    finally:
+        discard([job])
+
+
+def _looked_at(job: Job) -> FilePlan:
+    mapping = job.options.mapping
+    unread = job.verdict is not None or job.archive
+    head = Head(job.path.name, b"", "empty", {}) if unread else look(job.path)
+    found = claims(head, *([mapping] if mapping else []))
+    reading = read_source(job)
     episodes, reasons = _drain(reading)
     counts = reading.counts
     sure = next((claim.confidence for claim in found if claim.connector.name == reading.format), None)
     return FilePlan(
-        path=item.label,
+        path=job.label,
         format=reading.format,
         confidence=sure,
         others=tuple(
             f"{c.connector.name} ({c.confidence:g})" for c in found if c.connector.name != reading.format
         ),
-        evidence=item.verdict.reason if item.verdict else _evidence(head),
+        evidence=job.verdict.reason if job.verdict else _ARCHIVE if job.archive else _evidence(head),
         records=counts.records,
         kept=counts.kept,
         duplicates=counts.duplicates,
@@ -133,7 +152,7 @@ def _drain(reading: SourceReading) -> tuple[int, tuple[str, ...]]:
     return episodes, tuple(
         f"would set aside {n} × {rule}: {row['reason']}"
         + (f" ({row['detail']})" if row["detail"] else "")
-        + f" — first: {row['locator']}"
+        + f" — first: {row['locator']} → {remedy_of(rule)}"
         for rule, (n, row) in sorted(aside.items())
     )
 

@@ -23,6 +23,7 @@ import xxhash
 
 from logforge.progress import Tick
 from logforge.schemas.errors import CheckFailed, InputError, MissingExtra, Problem, UnknownName, UsageError
+from logforge.text_metrics import tokens
 
 F32 = npt.NDArray[np.float32]
 BATCH = 64
@@ -47,6 +48,10 @@ class Encoder(Protocol):
 
     def encode(self, texts: Sequence[str]) -> F32:
         """One row per text; no text is blank."""
+        ...
+
+    def encode_tokens(self, text: str) -> F32:
+        """One row per token of a text that is not blank."""
         ...
 
 
@@ -82,6 +87,14 @@ class HashingEncoder:
         joined: F32 = np.concatenate(halves, axis=1) / np.sqrt(np.maximum(filled, 1))[:, None]
         return joined
 
+    def encode_tokens(self, text: str) -> F32:
+        """One row per word, of length 1: its hashed character n-grams."""
+        words = tokens(text)
+        rows: F32 = (
+            self._vectorizers[0].transform(words).toarray() if words else np.zeros((0, 256), np.float32)
+        )
+        return rows
+
     @cached_property
     def _vectorizers(self) -> tuple[Any, Any]:
         from sklearn.feature_extraction.text import HashingVectorizer
@@ -98,7 +111,8 @@ class SentenceTransformerEncoder:
         if find_spec("sentence_transformers") is None:
             raise MissingExtra(f"the encoder {name!r}", _EXTRA)
         if not (folder / "modules.json").is_file():
-            raise InputError(str(folder), "no sentence-transformers model (modules.json is missing)")
+            reason = "no sentence-transformers model (modules.json is missing)"
+            raise InputError(str(folder), reason, remedy="name the folder that the model was saved in")
         self.name, self.folder, self.truncated = name, folder, 0
         self.revision = _folder_hash(folder)
 
@@ -116,6 +130,14 @@ class SentenceTransformerEncoder:
             list(texts), batch_size=size, convert_to_numpy=True, show_progress_bar=False
         )
         return vectors.astype(np.float32, copy=False)
+
+    def encode_tokens(self, text: str) -> F32:
+        """One row per token, those that the model puts at both ends included. A text alone is never padded: its vectors do
+        not depend on others."""
+        self.truncated += self._too_long([text])
+        found = self._model.encode([text], output_value="token_embeddings", show_progress_bar=False)
+        rows: F32 = found[0].cpu().numpy().astype(np.float32, copy=False)
+        return rows
 
     def _too_long(self, texts: Sequence[str]) -> int:
         limit = self._model.max_seq_length
@@ -238,7 +260,8 @@ def _encoded(encoder: Encoder, texts: Sequence[str]) -> F32:
             for text, row in zip(texts, vectors, strict=True)
             if not np.isfinite(row).all()
         ]
-        raise CheckFailed(f"the encoder {encoder.name!r} gave vectors that are not finite", bad)
+        what = f"the encoder {encoder.name!r} gave vectors that are not finite"
+        raise CheckFailed(what, bad, "use another --encoder, or correct this one's weights")
     return vectors
 
 
@@ -253,7 +276,15 @@ def _cached(con: duckdb.DuckDBPyConnection, encoder: Encoder, hashes: list[str])
     return {name.as_py(): np.frombuffer(vector.as_buffer(), "<f4") for name, vector in pairs}
 
 
+def is_read_only(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the store was opened for reading only: then nothing can be kept in it."""
+    query = "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
+    return con.sql(query).fetchall() == [(True,)]
+
+
 def _keep(con: duckdb.DuckDBPyConnection, encoder: Encoder, hashes: Sequence[str], vectors: F32) -> None:
+    if is_read_only(con):
+        return
     blobs = [row.tobytes() for row in vectors.astype("<f4", copy=False)]
     rows = pa.table(
         {

@@ -6,7 +6,6 @@ lies above 0. What cannot be estimated is a dash with its reason.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,12 @@ from logforge import ope
 from logforge.ope import Estimate, Fitted
 from logforge.policy import PolicyBundle, load_policy
 from logforge.progress import Tick
-from logforge.schemas.errors import InputError, Mismatch, UsageError
-from logforge.shards import Shard, load_shards
+from logforge.runs import read_run, run_data
+from logforge.schemas.errors import UsageError
+from logforge.shards import Shard
 from logforge.support import Similar, Support, similar_actions
 from logforge.tabulate import table
-from logforge.training import BC, BC_SUCCESS, RUN_FILE, RUN_VERSION
+from logforge.training import BC, BC_SUCCESS
 
 CLONES = (BC, BC_SUCCESS)
 FEW_EPISODES: Final = 30
@@ -149,8 +149,8 @@ def evaluate(
     if members < 2 or updates < MIN_UPDATES:
         wrong = f"members = {members}, updates = {updates} cannot be"
         raise UsageError(wrong, f"give at least 2 and {MIN_UPDATES}")
-    run = _read_run(Path(run_path))
-    held, train = _data(run, dataset_path, split)
+    run = read_run(Path(run_path))
+    held, train = run_data(run, dataset_path, split)
     policies = {name: load_policy(Path(run_path) / name) for name in run["policies"]}
     for policy in policies.values():
         policy.check(held.manifest)
@@ -176,33 +176,6 @@ def evaluate(
         caveats=tuple(_caveats(run, held, train, rows, split)),
         settings={"members": members, "updates": updates, "seed": seed, "gamma": held.manifest.gamma},
     )
-
-
-def _read_run(folder: Path) -> dict[str, Any]:
-    file = folder / RUN_FILE
-    try:
-        run = json.loads(file.read_bytes())
-        version, _ = run["schema_version"], (run["dataset"]["path"], run["config"]["algo"], run["policies"])
-    except OSError as error:
-        raise UsageError(f"there is no run in {folder}", "Make one: logforge train") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(str(file), "not the record of a run") from error
-    if version != RUN_VERSION:
-        raise Mismatch(f"{file}: schema version", RUN_VERSION, version, "train again")
-    return dict(run)
-
-
-def _data(run: Mapping[str, Any], dataset_path: str | Path | None, split: str) -> tuple[Shard, Shard]:
-    """The held-out split and the train split. The dataset of the run must still be the one it was trained on."""
-    folder = Path(run["dataset"]["path"] if dataset_path is None else dataset_path)
-    if dataset_path is None and not folder.exists():
-        raise UsageError(f"the run's dataset is no longer at {folder}", "name its folder")
-    held, train = load_shards(folder, split), load_shards(folder, "train")
-    if dataset_path is None and held.manifest.hash != run["dataset"]["hash"]:
-        remedy = "It was built again, and what is held out now may have been trained on: train again, or name the folder"
-        raise Mismatch(f"{folder}: dataset", run["dataset"]["hash"], held.manifest.hash, remedy)
-    held.verify()
-    return held, train
 
 
 def _fit_all(

@@ -1,15 +1,37 @@
-"""Walks back from a transition to what made it: reward terms, the decision, and the lines of the log."""
+"""Walks back from a transition to what made it: reward terms and what they read, the decision, and the lines of the log."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
 
 from logforge.queries import require_dataset
-from logforge.schemas.errors import UnknownName, UsageError
+from logforge.rewards import load_spec, read_inputs
+from logforge.rewardsql import value, when
+from logforge.schemas.errors import LogforgeError, UnknownName, UsageError
+from logforge.schemas.reward import RewardSpec
+from logforge.shards import read_manifest
 from logforge.store import Store
 
 _TEXT = 160
+
+
+class TermView(NamedTuple):
+    """What a term paid at a step (None: dropped), the columns that its expressions read with their values there, and where it
+    is written: file:line while the spec's file is what the dataset was built with, else its field."""
+
+    name: str
+    value: float | None
+    inputs: dict[str, Any]
+    where: str
+
+    def render(self) -> str:
+        """One line."""
+        read = ", ".join(f"{name} = {_cut(_shown(found), 40)}" for name, found in self.inputs.items())
+        pays = "dropped" if self.value is None else f"{self.value:+g}"
+        return f"       {self.name} {pays}{f'  from {read}' if read else ''}  at {self.where}"
 
 
 @dataclass(frozen=True)
@@ -28,6 +50,7 @@ class StepView:
     locator: str
     result_locator: str | None
     made_from: str | None
+    terms: tuple[TermView, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +67,8 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return asdict(self)
+        steps = [{**asdict(step), "terms": [term._asdict() for term in step.terms]} for step in self.steps]
+        return {**asdict(self), "steps": steps}
 
     def render(self) -> str:
         """For people."""
@@ -58,6 +82,7 @@ class Explanation:
                 "",
                 f"{step.step:>3}  {step.action} {_cut(step.arguments)}",
                 f"     reward {step.reward:+g} = {terms or 'no term fires'}   return {step.return_to_go:+.4g}{step.end}",
+                *(term.render() for term in step.terms),
                 f"     at {step.locator}",
             ]
             if step.made_from:
@@ -84,8 +109,60 @@ def explain(store: Store, episode: str, dataset: str | None = None) -> Explanati
     steps = tuple(StepView(*row) for row in rows if not number or row[0] == int(number))
     if not steps:
         raise UnknownName("step", number, [str(row[0]) for row in rows])
+    steps = _with_terms(store, name, identifier, steps)
     split, task, success, reason = store.con.sql(_EPISODE, params=[name, identifier]).fetchall()[0]
     return Explanation(name, identifier, split, task, success, reason, steps)
+
+
+def _with_terms(
+    store: Store, dataset: str, episode: str, steps: tuple[StepView, ...]
+) -> tuple[StepView, ...]:
+    """The steps with their terms, as far as the dataset's folder still says what the spec was."""
+    spec = _spec(store, dataset)
+    if spec is None:
+        return steps
+    tables = store.tables("episode_id = ?", [episode])
+    if spec.detectors.came_back is not None:  # a user's next episode may be any
+        tables = tables._replace(episodes=store.arrow("SELECT * FROM episodes"))
+    read = {row.pop("step"): row for row in read_inputs(spec, tables).to_dicts()}
+    return tuple(replace(step, terms=tuple(_terms(spec, step, read.get(step.step, {})))) for step in steps)
+
+
+def _terms(spec: RewardSpec, step: StepView, read: Mapping[str, Any]) -> list[TermView]:
+    """An augmented episode has results of its own that are not stored: its terms have no inputs."""
+    found = []
+    for name in spec.names:
+        term = spec.term(name)
+        columns = sorted({*when(term).columns, *value(term).columns})
+        inputs = {column: step.step if column == "step" else read[column] for column in columns if read}
+        found.append(TermView(name, step.reward_terms.get(name), inputs, spec.place_of(name)))
+    return found
+
+
+def _spec(store: Store, dataset: str) -> RewardSpec | None:
+    """The spec the dataset was built with, from its manifest, and from its file where that still says the same; None where the
+    dataset's folder is gone or holds another dataset by now."""
+    folder, built, config = store.con.sql(
+        "SELECT path, hash, config FROM datasets WHERE dataset = ?", params=[dataset]
+    ).fetchall()[0]
+    home = store.path.parent
+    try:
+        manifest = read_manifest(home / folder)
+    except LogforgeError:
+        return None
+    if manifest.hash != built or "spec" not in manifest.reward:
+        return None
+    spec = RewardSpec.model_validate(manifest.reward["spec"])
+    file = json.loads(config).get("reward")
+    try:
+        written = load_spec(home / file) if file else spec
+    except LogforgeError:
+        return spec
+    return written if written.hash == spec.hash else spec
+
+
+def _shown(found: object) -> str:
+    return "null" if found is None else repr(found) if isinstance(found, str) else str(found)
 
 
 def _newest(store: Store) -> str:
@@ -111,9 +188,9 @@ def _identify(store: Store, dataset: str, prefix: str) -> str:
     return str(rows[0][0])
 
 
-def _cut(text: str | None) -> str:
+def _cut(text: str | None, size: int = _TEXT) -> str:
     flat = " ".join((text or "—").split())
-    return flat if len(flat) <= _TEXT else flat[: _TEXT - 1] + "…"
+    return flat if len(flat) <= size else flat[: size - 1] + "…"
 
 
 # An augmented row has its parent's arguments and place in the log, but a result of its own, which is not stored.

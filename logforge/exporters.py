@@ -42,14 +42,15 @@ def load_mdp_dataset(path: str | Path) -> ReplayBuffer:
     file = Path(path)
     manifest_file = _manifest_beside(file)
     if not file.is_file() or not manifest_file.is_file():
-        raise UsageError(f"{file} and {manifest_file.name} are not both there", "Make them: logforge export")
+        raise UsageError(f"{file} and {manifest_file.name} are not both there", "make them: logforge export")
     manifest = Manifest.from_json(manifest_file.read_bytes(), str(manifest_file))
     episodes, origin, split = _read_hdf5(file)
     if origin != manifest.hash or split not in manifest.splits:
-        raise Mismatch(f"{file}: dataset", manifest.hash, f"{origin} {split}", "Export it again")
+        raise Mismatch(f"{file}: dataset", manifest.hash, f"{origin} {split}", "export it again")
     buffer = _buffer(episodes, manifest)
     if buffer.transition_count != manifest.splits[split].transitions:
-        raise Mismatch(f"{file}: transitions", manifest.splits[split].transitions, buffer.transition_count)
+        expected = manifest.splits[split].transitions
+        raise Mismatch(f"{file}: transitions", expected, buffer.transition_count, "export it again")
     return buffer
 
 
@@ -60,7 +61,8 @@ def export(dataset: str | Path, format: str, out: str | Path, split: str = "trai
     shard = load_shards(dataset, split)
     shard.verify()
     if not shard.size:
-        raise UsageError(f"split {split!r} of {dataset} has no transitions to export")
+        remedy = "name another --split, or ingest more episodes and build again"
+        raise UsageError(f"split {split!r} of {dataset} has no transitions to export", remedy)
     target = Path(out)
     FORMATS[format](shard, target)
     return target
@@ -108,7 +110,8 @@ def _read_hdf5(file: Path) -> tuple[Sequence[Episode], str, str]:
         with file.open("rb") as stream:
             return d3rlpy.dataset.io.load(d3rlpy.dataset.Episode, stream), origin, split
     except (OSError, KeyError) as error:
-        raise InputError(str(file), f"not an export for d3rlpy: {error}") from error
+        remedy = "make it again: logforge export"
+        raise InputError(str(file), f"not an export for d3rlpy: {error}", remedy=remedy) from error
 
 
 def _write_hdf5(shard: Shard, target: Path) -> None:

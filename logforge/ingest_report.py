@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from logforge.connectors.tool_names import KINDS as NAME_KINDS
+from logforge.quarantine import at_first
+from logforge.schemas.rules import remedy_of
 from logforge.store import Store
-from logforge.tabulate import table
+from logforge.tabulate import LINES, Count, ending, fit, listed, plural, table
+
+UNREAD = "unread"
+"""In place of a format: no connector claimed these sources."""
+_RULES = 5
+_PLACE = 36
+_HEADER = ("format", "sources", "records", "kept", "dup", "quar", "skip", "episodes", "messages", "steps")
 
 
 class FormatCounts(NamedTuple):
-    """The conservation law summed over the sources of one format (`unread`: no connector claimed them)."""
+    """The conservation law summed over the sources of one format, or of those that are UNREAD."""
 
     format: str
     sources: int
@@ -37,28 +46,38 @@ class Repairs(NamedTuple):
     def lines(self) -> list[str]:
         """For people: a line for arguments, a line for names."""
         return [
-            f"repaired {count} {what}: " + ", ".join(f"{n} × {kind}" for kind, n in kinds.items())
+            line
             for what, count, kinds in (
-                ("arguments", self.arguments, {k: n for k, n in self.kinds.items() if k not in NAME_KINDS}),
-                ("names", self.names, {k: n for k, n in self.kinds.items() if k in NAME_KINDS}),
+                ("argument", self.arguments, {k: n for k, n in self.kinds.items() if k not in NAME_KINDS}),
+                ("name", self.names, {k: n for k, n in self.kinds.items() if k in NAME_KINDS}),
             )
             if count
+            for line in counted(f"repaired {plural(count, what)}: ", kinds)
         ]
 
 
 class Quarantined(NamedTuple):
-    """A rule with how often it struck and the first place."""
+    """A rule with how often it struck, and the first place with the reason and what was found there."""
 
     level: str
     rule: str
     reason: str
+    detail: str
     times: int
     first: str
+
+    def line(self) -> str:
+        """For people: one line."""
+        place = ending("", self.first, _PLACE)
+        return fit(f"{self.times:>7,} × {self.rule}: {self.reason}", f" @ {place}")
 
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What an ingest read. `unchanged` sources were skipped; the counts cover what was read and what was unchanged."""
+    """What an ingest read. `unchanged` sources were skipped; the counts cover what was read and what was unchanged.
+
+    `redactions` counts the secrets replaced in stored text by kind, `flags` the flagged messages.
+    """
 
     read: int
     unchanged: int
@@ -66,6 +85,8 @@ class IngestReport:
     quarantine: tuple[Quarantined, ...]
     skip_reasons: dict[str, int]
     repairs: Repairs
+    redactions: dict[str, int] = field(default_factory=dict)
+    flags: dict[str, int] = field(default_factory=dict)
 
     @property
     def kept(self) -> int:
@@ -86,30 +107,81 @@ class IngestReport:
         return {
             **asdict(self),
             "formats": [item._asdict() for item in self.formats],
-            "quarantine": [item._asdict() for item in self.quarantine],
+            "quarantine": [{**item._asdict(), "remedy": remedy_of(item.rule)} for item in self.quarantine],
             "repairs": self.repairs._asdict(),
             "kept": self.kept,
         }
 
     def render(self) -> str:
-        """For people."""
-        total = [sum(column) for column in list(zip(*self.formats, strict=True))[1:]] if self.formats else []
-        names = FormatCounts._fields
-        rows = [list(item) for item in self.formats] + ([["total", *total]] if len(self.formats) > 1 else [])
-        if not rows:
+        """For people: at most one screen, the largest first."""
+        if not self.formats:
             return "nothing to read: no file was found"
-        lines = [f"{self.read} sources read, {self.unchanged} unchanged", table(names, rows)]
-        if total:
-            lines.append(
-                f"records {total[1]} = kept {total[2]} + duplicates {total[3]} + quarantined {total[4]} + skipped {total[5]}"
-            )
-        lines += [f"skipped: {count} × {reason}" for reason, count in sorted(self.skip_reasons.items())]
-        lines += self.repairs.lines()
-        for item in self.quarantine:
-            lines.append(
-                f"quarantined {item.times} {item.level}(s), {item.rule}: {item.reason} — first: {item.first}"
-            )
-        return "\n".join(lines)
+        notes = [self._law(), *self._notes(), *self._aside()]
+        rows = self._rows(LINES - 3 - len(notes))
+        return "\n".join(
+            [
+                f"{plural(self.read, 'source')} read, {self.unchanged:,} unchanged",
+                table(_HEADER, [[_name(row[0]), *map(Count, row[1:])] for row in rows], limit=17),
+                *notes,
+            ]
+        )
+
+    def _rows(self, room: int) -> list[FormatCounts]:
+        """The largest formats, the others as one, the unread ones, and all of them as one, in so many rows."""
+        read = sorted(
+            (item for item in self.formats if item.format != UNREAD), key=lambda f: (-f.records, f.format)
+        )
+        tail = [item for item in self.formats if item.format == UNREAD]
+        tail += [_sum("total", self.formats)] if len(self.formats) > 1 else []
+        if len(read) + len(tail) <= room:
+            return read + tail
+        most = max(1, room - len(tail) - 1)
+        return [*read[:most], _sum(f"{len(read) - most:,} others", read[most:]), *tail]
+
+    def _law(self) -> str:
+        total = _sum("total", self.formats)
+        return fit(
+            f"records {total.records:,} = kept {total.kept:,} + duplicates {total.duplicates:,} + "
+            f"quarantined {total.quarantined:,} + skipped {total.skipped:,}"
+        )
+
+    def _notes(self) -> list[str]:
+        """A line on each thing that happened to what was read."""
+        secrets = plural(sum(self.redactions.values()), "secret")
+        return [
+            *counted("skipped: ", self.skip_reasons),
+            *self.repairs.lines(),
+            *counted(f"redacted {secrets}: ", self.redactions),
+            *counted("messages flagged: ", self.flags),
+        ]
+
+    def _aside(self) -> list[str]:
+        """What was set aside: the most frequent rules, and the command that says more."""
+        if not self.quarantine:
+            return []
+        rest = self.quarantine[_RULES:]
+        more = f"{sum(item.times for item in rest):>7,} under {len(rest):,} more rules" if rest else ""
+        return [
+            f"{plural(self.quarantined, 'thing')} set aside:",
+            *(item.line() for item in self.quarantine[:_RULES]),
+            *([more] if more else []),
+            "what to do about each: logforge quarantine",
+        ]
+
+
+def counted(head: str, counts: dict[str, int]) -> list[str]:
+    """Things with their numbers, the most frequent first, in one line; none when there is nothing."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return listed(head, [f"{number:,} {name}" for name, number in ordered], "more kinds: --json lists all")
+
+
+def _name(text: str) -> str:
+    return text if len(text) <= 17 else text[:16] + "…"
+
+
+def _sum(name: str, items: Iterable[FormatCounts]) -> FormatCounts:
+    columns = list(zip(*items, strict=True))[1:]
+    return FormatCounts(name, *(sum(column) for column in columns))
 
 
 def report_of(store: Store, done: list[str], unchanged: list[str]) -> IngestReport:
@@ -125,6 +197,8 @@ def report_of(store: Store, done: list[str], unchanged: list[str]) -> IngestRepo
             quarantine=tuple(Quarantined(*row) for row in store.con.sql(_QUARANTINE).fetchall()),
             skip_reasons=dict(store.con.sql(_SKIPS).fetchall()),
             repairs=_repairs(store),
+            redactions=dict(store.con.sql(_REDACTIONS).fetchall()),
+            flags=dict(store.con.sql(_FLAGS).fetchall()),
         )
     finally:
         store.con.unregister("_done")
@@ -150,8 +224,20 @@ _FORMATS = """
     GROUP BY 1 ORDER BY 1
 """
 _QUARANTINE = """
-    SELECT level, rule, any_value(reason), count(*), min(locator)
-    FROM quarantine JOIN _done USING (source_id) WHERE level <> 'transition' GROUP BY 1, 2 ORDER BY 4 DESC, 2
+    SELECT q.level, q.rule, {reason}, {detail}, count(*), {locator}
+    FROM quarantine q JOIN _done ON _done.source_id = q.source_id JOIN sources s ON s.source_id = q.source_id
+    WHERE q.level <> 'transition' GROUP BY 1, 2 ORDER BY 5 DESC, 2
+""".format(**{name: at_first(f"q.{name}") for name in ("reason", "detail", "locator")})
+_REDACTIONS = """
+    SELECT kind, sum(count)::BIGINT FROM secrets JOIN _done USING (source_id) GROUP BY 1 ORDER BY 2 DESC, 1
+"""
+_FLAGS = """
+    SELECT flag, count(*)
+    FROM (
+        SELECT unnest(flags) AS flag
+        FROM messages JOIN episodes USING (episode_id) JOIN _done USING (source_id) WHERE flags IS NOT NULL
+    )
+    GROUP BY 1 ORDER BY 2 DESC, 1
 """
 _REPAIRED_ARGUMENTS = """
     SELECT count(*) FROM steps JOIN episodes USING (episode_id) JOIN _done USING (source_id)

@@ -2,61 +2,75 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
-import xxhash
 
 from logforge import connectors
-from logforge.connectors.base import Connector
 from logforge.connectors.mapping import load_mapping
-from logforge.discover import Found, Verdict, check_paths, find, same_place, sha256_of
+from logforge.containers import Limits
+from logforge.danger import Dangers
+from logforge.discover import Found, Verdict, check_paths, find, found_again, same_place, sha256_of
+from logforge.forgetting import complete
+from logforge.forgotten import keys_in
 from logforge.frames import concat, rows_table
 from logforge.ingest_report import IngestReport, report_of
+from logforge.known import Known, source_id_of
+from logforge.memory import collect_seldom, few_collections
 from logforge.ownership import Orphan, orphans, remove_sources, resolve
+from logforge.packed import Unpacker, discard, withheld
 from logforge.progress import Tick, silent
-from logforge.reading import Chunk, Job, ReadOptions, SourceReading, read_source, read_whole
+from logforge.reading import Chunk, Group, Job, ReadOptions, SourceReading, read_lazily, read_together
 from logforge.resumed import settle
 from logforge.schemas.errors import StoreError
 from logforge.schemas.tables import QUARANTINE, SOURCES
-from logforge.store import Store
+from logforge.secret_hashes import store_key
+from logforge.store import Store, own_files
+from logforge.unpacking import room_beside
 
 STREAM_BYTES = 64 << 20
 """A larger source is read and stored piece by piece in its own transaction."""
-COMMIT_BYTES = 32 << 20
+COMMIT_BYTES = 16 << 20
 """Smaller sources share a transaction until together they reach this size."""
 COMMIT_SOURCES = 1000
 """Or this number."""
-POOL_BYTES = 48 << 20
+GROUP_BYTES = 4 << 20
+"""Small sources are read together up to this size."""
+GROUP_SOURCES = 250
+"""Or this number."""
+_SETTINGS = {"checkpoint_threshold": "200MB", "memory_limit": "128MB"}
+"""DuckDB's while it ingests. Small checkpoints rewrite the file again and again, none at all keeps every committed row in
+memory; without a limit DuckDB takes four fifths of the machine's."""
+POOL_BYTES = 128 << 20
 """Less than this in all is read without worker processes: starting them would cost more."""
 
 
-class Key(NamedTuple):
-    """What a source was read from and with."""
-
-    sha256: str
-    format: str | None
-    version: int | None
-    settings: str
-
-
 def read_options(
-    paths: Iterable[str | Path], format: str | None, mapping: str | Path | None, strict_arguments: bool
+    paths: Iterable[str | Path],
+    format: str | None,
+    mapping: str | Path | None,
+    strict_arguments: bool,
+    limits: Limits | None = None,
+    redact: bool = True,
+    danger: Iterable[str] = (),
 ) -> ReadOptions:
     """The options of a request, checked before anything is made: unknown formats, wrong mappings, paths that are not there."""
     if format is not None:
         connectors.get(format)
     check_paths(paths)
-    return ReadOptions(format, None if mapping is None else load_mapping(mapping), strict_arguments)
+    shape = None if mapping is None else load_mapping(mapping)
+    Dangers.of(entries := tuple(danger))
+    return ReadOptions(
+        format, shape, strict_arguments, redact=redact, danger=entries, limits=limits or Limits()
+    )
 
 
 def ingest(
@@ -66,42 +80,97 @@ def ingest(
     format: str | None = None,
     mapping: str | Path | None = None,
     strict_arguments: bool = False,
+    redact: bool = True,
+    danger: Iterable[str] = (),
+    limits: Limits | None = None,
     workers: int = 1,
     progress: Tick = silent,
 ) -> IngestReport:
     """Read every file at or below `paths` into the store.
 
     `format` forces a connector by name; `mapping` is a YAML file that describes a shape of your own. `strict_arguments`
-    refuses to mend damaged arguments and names. `workers` is the number of reading processes; more than one needs the
-    caller's `if __name__ == "__main__":` guard, as every process pool does. Raises UnknownName for an unknown format,
-    SpecError for a wrong mapping, InputError for a path that does not exist, StoreError when the store cannot be written.
-    Bad input never raises: it is quarantined.
+    refuses to mend damaged arguments and names. `redact` takes secrets out of all text before it is stored; `danger` lists
+    further dangerous tools (`KIND=PATTERN`, or `none` to leave the built-in list out). `limits` say how far a packed file may unfold. `workers` is the number of
+    reading processes; more than one needs the caller's `if __name__ == "__main__":` guard, as every process pool does.
+    Raises UnknownName for an unknown format, SpecError for a wrong mapping, InputError for a path that does not exist,
+    StoreError when the store cannot be written. Bad input never raises: it is quarantined.
     """
     paths = list(paths)
-    options = read_options(paths, format, mapping, strict_arguments)
-    known = _known(store)
-    own = {path.resolve() for path in (store.path, store.path.with_name(store.path.name + ".wal"))}
+    options = read_options(paths, format, mapping, strict_arguments, limits, redact, danger)
+    complete(store)
+    options = replace(options, forgotten=keys_in(store), secret_key=store_key(store.path))
+    known = Known.of(store)
+    own = own_files(store.path)
     found = [item for item in find(paths, store.path.parent) if item.path not in own]
-    jobs = [_job(item, options, progress, index, len(found)) for index, item in enumerate(found)]
-    fresh = [job for job in jobs if not _unchanged(job, known.get(job.source_id))]
-    kept_as_is = {job.source_id for job in jobs} - {job.source_id for job in fresh}
-    # Small checkpoints rewrite the file again and again; none at all keeps every committed row in memory.
-    store.con.execute("SET checkpoint_threshold = '64MB'")
-    done = _run(store, fresh, workers, progress, options.mapping)
-    store.con.execute("CHECKPOINT")
-    return report_of(store, sorted(done), sorted(kept_as_is - done))
+    fresh: list[Job] = []
+    kept_as_is: set[str] = set()
+    for index, item in enumerate(found):
+        job = _job(item, options, progress, index, len(found))
+        if known.unchanged(job):
+            kept_as_is.add(job.source_id)
+        else:
+            fresh.append(job)
+    kept_as_is |= {member for archive in kept_as_is for member in known.members.get(archive, ())}
+    with room_beside(store.path) as room:
+        unpacker = Unpacker(room, known)
+        done = _read_and_store(store, fresh, workers, progress, options, unpacker)
+    with store.settings(**_SETTINGS):
+        return report_of(store, sorted(done), sorted((kept_as_is | unpacker.unchanged) - done))
 
 
-def _known(store: Store) -> dict[str, Key]:
-    rows = store.con.sql(
-        "SELECT source_id, sha256, format, connector_version, settings FROM sources"
-    ).fetchall()
-    return {row[0]: Key(*row[1:]) for row in rows}
+def read_again(
+    store: Store,
+    sources: Mapping[str, str],
+    *,
+    format: str | None = None,
+    mapping: str | Path | None = None,
+    workers: int = 1,
+    progress: Tick = silent,
+) -> set[str]:
+    """Read stored sources (settings by path) again, whatever their bytes: what reads them may have changed.
+
+    They are read with the settings they were read with; `format` and `mapping` are those of `ingest`. A source whose file
+    is gone stays as it is. Returns the ids of the sources read. Raises as `ingest` does.
+    """
+    made = read_options([], format, mapping, False)
+    complete(store)
+    forgotten, key = keys_in(store), store_key(store.path)
+    here = found_again(sources, store.path.resolve().parent)
+    jobs = []
+    for index, item in enumerate(here):
+        settings = next((sources[label] for label in (item.label, *item.only) if label in sources), None)
+        options = made if settings is None else ReadOptions.of(settings, made.mapping)
+        options = replace(options, format=format or options.format, forgotten=forgotten, secret_key=key)
+        jobs.append(_job(item, options, progress, index, len(here)))
+    with room_beside(store.path) as room:
+        unpacker = Unpacker(room, Known.of(store), again=True)
+        read = _read_and_store(store, jobs, workers, progress, made, unpacker)
+    _remove_entered(store, sources, read)
+    return read
+
+
+def _remove_entered(store: Store, labels: Iterable[str], read: set[str]) -> None:
+    """Folders that could not be entered and now can are no sources of their own any more."""
+    home = store.path.resolve().parent
+    entered = {source_id_of(label) for label in labels if (home / label).is_dir()} - read
+    with store.transaction():
+        remove_sources(store, entered)
+
+
+def _read_and_store(
+    store: Store, jobs: list[Job], workers: int, tick: Tick, options: ReadOptions, unpacker: Unpacker
+) -> set[str]:
+    with few_collections(), store.settings(**_SETTINGS):
+        done = _run(store, jobs, workers, tick, options, unpacker)
+        store.checkpoint()
+    return done
 
 
 def _job(item: Found, options: ReadOptions, tick: Tick, index: int, total: int) -> Job:
     tick(index, total, f"looking at {item.label}")
-    identifier = xxhash.xxh3_128_hexdigest(item.label.encode())
+    identifier = source_id_of(item.label)
+    if (gone := withheld(Job(item.path, item.label, identifier, "", 0, options))).verdict:
+        return gone
     verdict, digest, size = item.verdict, "", 0
     try:
         if verdict is None:
@@ -109,22 +178,9 @@ def _job(item: Found, options: ReadOptions, tick: Tick, index: int, total: int) 
             digest = sha256_of(item.path, *item.companions)
     except OSError as error:
         verdict = Verdict(None, True, "unreadable_file", f"the file cannot be read: {error.strerror}")
-    return Job(item.path, item.label, identifier, digest, size, options, item.companions, verdict)
-
-
-def _unchanged(job: Job, known: Key | None) -> bool:
-    """Same bytes, read by the same version of the same connector with the same settings.
-
-    What a connector read that is not here now (a mapping that is not given, a package that is gone) stays as it is.
-    """
-    if known is None or (known.sha256, known.settings) != (job.sha256, job.options.settings):
-        return False
-    here = {**connectors.registry()}
-    if job.options.mapping is not None:
-        here[job.options.mapping.name] = job.options.mapping
-    if known.format is None:
-        return known.version == job.options.unread_version
-    return known.format not in here or here[known.format].version == known.version
+    return Job(
+        item.path, item.label, identifier, digest, size, options, item.companions, verdict, only=item.only
+    )
 
 
 @dataclass
@@ -145,32 +201,37 @@ class _Meter:
         self.show(0, label)
 
 
-def _run(store: Store, jobs: list[Job], workers: int, tick: Tick, mapping: Connector | None) -> set[str]:
+def _run(
+    store: Store, jobs: list[Job], workers: int, tick: Tick, options: ReadOptions, unpacker: Unpacker
+) -> set[str]:
     """Read and store the jobs, then the sources whose copies of ownerless episodes take over. Returns the ids read."""
     done: set[str] = set()
     tried: set[str] = set()
     again: set[str] = set()
     while True:
         meter = _Meter(tick, sum(job.size for job in jobs))
-        for batch in _batches(_readings(jobs, workers)):
+        for batch in _batches(_read(jobs, workers, unpacker)):
             _commit(store, batch, meter)
-            done |= {reading.job.source_id for reading in batch}
-            meter.add(sum(reading.job.size for reading in batch), batch[-1].job.label)
+            done |= {reading.job.source_id for group in batch for reading in group.readings}
+            meter.add(sum(map(_size, batch)), _label(batch))
+            batch.clear()  # stored: nothing is to hold its rows while the next is read
         stale = settle(store)
         tried -= stale - again  # read once more, even when it was read in this run before the others came
         again |= stale
-        jobs = _successors(store, tried, mapping)
-        tried |= {job.source_id for job in jobs}
+        successors = _successors(store, tried, options)
+        tried |= set(successors)
+        jobs = _once(successors.values())
         if not jobs:
             return done
 
 
-def _successors(store: Store, tried: set[str], mapping: Connector | None) -> list[Job]:
+def _successors(store: Store, tried: set[str], options: ReadOptions) -> dict[str, Job]:
     """The sources whose copies take over the ownerless episodes: of each, the best whose file is there.
 
     A copy whose file is gone cannot be read again; that is said in the quarantine.
     """
     home = store.path.resolve().parent
+    mapping = options.mapping
     readable = {*connectors.registry(), *([mapping.name] if mapping else [])}
     chosen: dict[str, Job] = {}
     gone: list[Orphan] = []
@@ -179,13 +240,26 @@ def _successors(store: Store, tried: set[str], mapping: Connector | None) -> lis
         places = ((copy, same_place(copy.path, home)) for copy in here)
         found = next(((copy, place) for copy, place in places if place is not None), None)
         if found is None:
-            gone.append(copies[0])
+            gone += [] if copies[0].owned else copies[:1]
         elif found[0].source_id not in chosen:
             copy, place = found
-            chosen[copy.source_id] = _job(place, ReadOptions.of(copy.settings, mapping), silent, 0, 1)
+            then = ReadOptions.of(copy.settings, mapping)
+            then = replace(
+                then, forgotten=keys_in(store), limits=options.limits, secret_key=store_key(store.path)
+            )
+            chosen[copy.source_id] = _job(place, then, silent, 0, 1)
     if not chosen:
         _say_gone(store, gone)
-    return list(chosen.values())
+    return chosen
+
+
+def _once(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs, with those for members of one archive made one."""
+    found: dict[tuple[str, str], Job] = {}
+    for job in jobs:
+        key = (job.source_id, job.options.settings)
+        found[key] = replace(job, only=job.only | found[key].only) if key in found else job
+    return list(found.values())
 
 
 def _say_gone(store: Store, gone: list[Orphan]) -> None:
@@ -209,24 +283,41 @@ def _say_gone(store: Store, gone: list[Orphan]) -> None:
         store.insert("quarantine", rows_table(QUARANTINE, rows))
 
 
-def _readings(jobs: list[Job], workers: int) -> Iterator[SourceReading]:
-    """The jobs' readings in their order; large sources come unread, the others whole."""
-    many = workers > 1 and len(jobs) > 1 and sum(job.size for job in jobs) >= POOL_BYTES
-    pool = ProcessPoolExecutor(workers, get_context("forkserver")) if many else None
+def _read(jobs: list[Job], workers: int, unpacker: Unpacker) -> Iterator[Group]:
+    """The jobs read, in their order; a large source comes unread, the others whole."""
+    groups = _grouped(unpacker.jobs(jobs))
+    many = workers > 1 and sum(job.size for job in jobs) >= POOL_BYTES
+    pool = (
+        ProcessPoolExecutor(workers, get_context("forkserver"), initializer=collect_seldom) if many else None
+    )
     with pool or nullcontext():
-        waiting: list[Future[SourceReading] | SourceReading] = []
-        for job in jobs:
-            if job.size > STREAM_BYTES:
-                waiting.append(read_source(job))
+        waiting: deque[Future[Group] | Group] = deque()
+        for group in groups:
+            if group[0].size > STREAM_BYTES:
+                waiting.append(read_lazily(group[0], workers > 1))
             else:
-                waiting.append(pool.submit(read_whole, job) if pool else read_whole(job))
-            if pool is None or len(waiting) > 4 * workers:
-                yield _ready(waiting.pop(0))
+                waiting.append(pool.submit(read_together, group) if pool else read_together(group))
+            if pool is None or len(waiting) > 2 * workers:
+                yield _ready(waiting.popleft())
         while waiting:
-            yield _ready(waiting.pop(0))
+            yield _ready(waiting.popleft())
 
 
-def _ready(item: Future[SourceReading] | SourceReading) -> SourceReading:
+def _grouped(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    """Small sources that are read together; larger ones alone."""
+    group: list[Job] = []
+    size, most = 0, min(GROUP_SOURCES, COMMIT_SOURCES)
+    for job in jobs:
+        if group and (size + job.size > min(GROUP_BYTES, COMMIT_BYTES, STREAM_BYTES) or len(group) == most):
+            yield group
+            group, size = [], 0
+        group.append(job)
+        size += job.size
+    if group:
+        yield group
+
+
+def _ready(item: Future[Group] | Group) -> Group:
     try:
         return item.result() if isinstance(item, Future) else item
     except BrokenProcessPool:
@@ -234,54 +325,64 @@ def _ready(item: Future[SourceReading] | SourceReading) -> SourceReading:
         raise StoreError("ingest", reason, "use --workers 1; what was stored so far is whole") from None
 
 
-def _batches(readings: Iterator[SourceReading]) -> Iterator[list[SourceReading]]:
+def _size(group: Group) -> int:
+    return sum(reading.job.size for reading in group.readings)
+
+
+def _label(groups: list[Group]) -> str:
+    return groups[-1].readings[-1].job.label
+
+
+def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:
     """Groups of sources that share a transaction."""
-    batch: list[SourceReading] = []
-    size = 0
-    for reading in readings:
-        if reading.job.size > STREAM_BYTES:
-            yield [reading]
+    batch: list[Group] = []
+    for group in groups:
+        if _size(group) > STREAM_BYTES:
+            yield [group]
             continue
-        batch.append(reading)
-        size += reading.job.size
-        if size >= COMMIT_BYTES or len(batch) >= COMMIT_SOURCES:
+        batch.append(group)
+        if sum(map(_size, batch)) >= COMMIT_BYTES or sum(len(g.readings) for g in batch) >= COMMIT_SOURCES:
             yield batch
-            batch, size = [], 0
+            batch = []
     if batch:
         yield batch
 
 
-def _commit(store: Store, readings: list[SourceReading], meter: _Meter) -> None:
+def _commit(store: Store, groups: list[Group], meter: _Meter) -> None:
     """Store some sources in one transaction, in place of what they brought before."""
+    readings = [reading for group in groups for reading in group.readings]
     lost: Counter[str] = Counter()
     stored = 0
     with store.transaction():
-        remove_sources(store, [reading.job.source_id for reading in readings])
-        for chunk in _merged(readings):
+        replaced = {identifier for reading in readings for identifier in reading.job.replaces}
+        remove_sources(store, {reading.job.source_id for reading in readings} | replaced)
+        for chunk in _merged(groups):
             resolved = resolve(store, chunk)
             lost.update(resolved.lost)
             store.insert("episodes", resolved.tables.episodes)
             store.insert("messages", resolved.tables.messages)
             store.insert("steps", resolved.tables.steps)
             store.insert("copies", resolved.copies)
-            store.insert("quarantine", chunk.quarantine)
+            store.insert("quarantine", resolved.quarantine)
+            store.insert("secrets", resolved.secrets)
             stored += resolved.tables.messages.nbytes
-            meter.show(stored, readings[-1].job.label)
+            meter.show(stored, _label(groups))
         store.insert("sources", rows_table(SOURCES, [_source_row(reading) for reading in readings]))
         for source_id, records in lost.items():
             store.con.execute(
                 "UPDATE sources SET kept = kept - ?, duplicates = duplicates + ? WHERE source_id = ?",
                 [records, records, source_id],
             )
+    discard(reading.job for reading in readings)
 
 
-def _merged(readings: list[SourceReading]) -> Iterator[Chunk]:
-    """All readings' chunks as one, but those that hold an episode another holds too: these come in turn, so that copies
+def _merged(groups: list[Group]) -> Iterator[Chunk]:
+    """All groups' chunks as one, but those that hold an episode another holds too: these come in turn, so that copies
     meet."""
-    if len(readings) == 1:
-        yield from readings[0].chunks
+    if len(groups) == 1:
+        yield from groups[0].chunks
         return
-    chunks = [chunk for reading in readings for chunk in reading.chunks]
+    chunks = [chunk for group in groups for chunk in group.chunks]
     counts = Counter(identifier for chunk in chunks for identifier in chunk.copies["episode_id"].to_pylist())
     twice = {identifier for identifier, count in counts.items() if count > 1}
     alone = [bool(twice) and not twice.isdisjoint(chunk.copies["episode_id"].to_pylist()) for chunk in chunks]
@@ -291,6 +392,7 @@ def _merged(readings: list[SourceReading]) -> Iterator[Chunk]:
             concat([chunk.tables for chunk in together]),
             pa.concat_tables([chunk.copies for chunk in together]),
             pa.concat_tables([chunk.quarantine for chunk in together]),
+            pa.concat_tables([chunk.secrets for chunk in together]),
         )
     yield from (chunk for chunk, single in zip(chunks, alone, strict=True) if single)
 
@@ -304,13 +406,13 @@ def _source_row(reading: SourceReading) -> dict[str, object]:
         "connector_version": reading.connector_version,
         "bytes": job.size,
         "sha256": job.sha256,
-        "settings": job.options.settings,
+        "settings": job.settings,
         "records": counts.records,
         "kept": counts.kept,
         "duplicates": counts.duplicates,
         "quarantined": counts.quarantined,
         "skipped": counts.skipped,
         "skip_reasons": list(counts.skip_reasons.items()),
-        "redactions": 0,
+        "redactions": reading.redactions,
         "ingested_at": datetime.now(UTC).replace(tzinfo=None),
     }

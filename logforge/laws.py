@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from logforge.actions import ActionSpace
+from logforge.actions import ActionSpace, seen_in
 from logforge.connectors import registry
 from logforge.connectors.base import Connector, Source, TakesCompanions, look
 from logforge.connectors.tool_names import TOOL_PREFIX
@@ -278,10 +278,7 @@ def _difference(mine: State, theirs: State) -> str:
 
 
 def _state_builder(episodes: Sequence[Episode]) -> StateBuilder:
-    space = ActionSpace.build(
-        (e.format, e.tools, [(s.action, s.kind, s.action_valid) for s in e.steps]) for e in episodes
-    )
-    return StateBuilder(StateConfig(), space, 8)
+    return StateBuilder(StateConfig(), ActionSpace.build(map(seen_in, episodes)), 8)
 
 
 def bad_neighbour(case: Case) -> Iterator[str]:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from logforge.connectors import jsontext
-from logforge.connectors.base import BOM
+from logforge.connectors.base import BOM, Source
 from logforge.connectors.content import part_text, text_of
+from logforge.connectors.table_rows import table_rows
+from logforge.containers import Limits
+from logforge.unpacking import packed_kind, unpack
 
 _PLACE = re.compile(r"(?:!(?P<member>[^#]+?))?(?::(?P<line>\d+))?(?P<pointers>(?:#.*)?)", re.DOTALL)
 _TEXT_KEYS = ("content", "thinking", "Text")
@@ -20,8 +28,15 @@ def resolve(path: Path, locator: str, label: str) -> Any:
     """The value that a locator leads to. `label` is the name that the file at `path` had when it was read.
 
     A line that is no JSON is its text; a line of a CSV file whose column a pointer names is that cell. Where a value on
-    the way is text, the next pointer goes on in the JSON inside it. Raises LookupError when the locator leads nowhere.
+    the way is text, the next pointer goes on in the JSON inside it. What is packed is unpacked for it. Raises LookupError
+    when the locator leads nowhere.
     """
+    if _is_packed(path, path.stat().st_mtime_ns):
+        with unpacked(path, label) as files:
+            inner = max((name for name in files if leads_into(locator, name)), key=len, default=None)
+            if inner is None:
+                raise LookupError(f"{locator!r} leads to no file in {label!r}")
+            return resolve(files[inner], locator, inner)
     where = _PLACE.fullmatch(locator.removeprefix(label)) if locator.startswith(label) else None
     if where is None:
         raise LookupError(f"{locator!r} does not begin with the label {label!r}")
@@ -36,18 +51,38 @@ def resolve(path: Path, locator: str, label: str) -> Any:
     return value
 
 
+@cache
+def _is_packed(path: Path, changed: int) -> bool:
+    return packed_kind(path) is not None
+
+
+@contextmanager
+def unpacked(path: Path, label: str) -> Iterator[dict[str, Path]]:
+    """The files that a packed file holds, by their labels, as long as the context lasts."""
+    with TemporaryDirectory(prefix="logforge-") as room:
+        contents = unpack(path, label, Path(room).resolve() / "0", Limits())
+        files = [found for found in contents.files if found.verdict is None]
+        beside = {Source(f.path, f.label).beside(path): path for f in files for path in f.companions}
+        yield beside | {found.label: found.path for found in files}
+
+
+def leads_into(locator: str, label: str) -> bool:
+    """True when what follows the label in a locator can be a place in the file of that label."""
+    return locator.startswith(label) and _PLACE.fullmatch(locator[len(label) :]) is not None
+
+
 def _member(path: Path, name: str | None) -> bytes:
     if name is None:
         return path.read_bytes().removeprefix(BOM)
+    if not zipfile.is_zipfile(path):
+        raise LookupError(f"there is no member {name!r}: {path.name!r} is no zip archive")
     with zipfile.ZipFile(path) as archive:
         return archive.read(name)
 
 
 def _whole(path: Path, data: bytes) -> Any:
     if data.startswith(b"PAR1"):
-        import pyarrow.parquet as pq
-
-        return pq.read_table(path).to_pylist()
+        return [row for _, row in table_rows(Source(path, ""), "")]
     try:
         return jsontext.loads(data)
     except jsontext.NotJson:
@@ -56,19 +91,21 @@ def _whole(path: Path, data: bytes) -> Any:
 
 def _line(data: bytes, number: int, pointers: list[str]) -> Any:
     lines = data.split(b"\n")
-    line = lines[number - 1].rstrip(b"\r")
+    line = lines[number - 1].rstrip(b"\r") if number <= len(lines) else None
     try:
-        return jsontext.loads(line)
+        return jsontext.loads(line or b"")
     except jsontext.NotJson:
         pass
-    if pointers:
-        return _cells(b"\n".join(lines), number)
+    if pointers:  # a CSV reader counts the lines that end with a carriage return alone, too
+        return _cells(data, number)
+    if line is None:
+        raise IndexError(f"there is no line {number}")
     return line.decode("utf-8", "replace")
 
 
 def _cells(data: bytes, number: int) -> dict[str, str]:
     """The row of a CSV file that begins on a line; the delimiter is the one that splits the header into the most names."""
-    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
+    lines = list(io.StringIO(data.decode("utf-8", "replace"), newline=""))
     header = next(line for line in lines if line.strip())
     delimiter = max(",;\t", key=lambda mark: len(next(csv.reader([header], delimiter=mark))))
     names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]

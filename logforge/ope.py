@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from logforge.arrays import SplitArrays
 from logforge.optional import need
 from logforge.progress import Tick
-from logforge.schemas.errors import UsageError
+from logforge.schemas.errors import Mismatch, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -77,6 +77,19 @@ class Fitted(NamedTuple):
         return Estimate(None, reason=self.unsettled) if self.unsettled else interval(self.values)
 
 
+class QValues(NamedTuple):
+    """Q of every action for each observation [N + E, A], the mean of the members; `drift` and `tolerance` as in `Fitted`."""
+
+    q: FloatArray
+    drift: float
+    tolerance: float
+
+    @property
+    def unsettled(self) -> str:
+        """Why the values are weak; empty when the fit has settled."""
+        return Fitted(self.q, self.drift, self.tolerance).unsettled
+
+
 def refusal(held: SplitArrays) -> str:
     """Why no value can be estimated from these episodes; empty when it can."""
     groups = len(np.unique(held.groups))
@@ -98,7 +111,7 @@ def possible_returns(
         _for_ever(float(pick(rewards[~terminals])), gamma) for pick in (np.min, np.max) if not terminals.all()
     ]
     if not bounds:
-        raise UsageError("there are no transitions to bound returns with")
+        raise UsageError("there are no transitions to bound returns with", "name a split that holds some")
     low, high = min(bounds), max(bounds)
     if seen is not None:
         width = max(seen[1] - seen[0], abs(seen[0]), abs(seen[1]))
@@ -135,14 +148,61 @@ def fitted_q(
     every policy the same resamples and the same starting weights, so that differences between policies are paired.
     """
     asked = choices[needed_rows(held)]
-    if reason := refusal(held):
-        raise UsageError(f"FQE cannot estimate a value: {reason}")
+    _refuse(held)
     if (asked < 0).any() or (asked >= held.action_size).any():
-        raise UsageError("FQE needs a choice of the policy wherever an episode goes on")
+        remedy = "give one valid action id per transition"
+        raise UsageError("FQE needs a choice of the policy wherever an episode goes on", remedy)
+    with _settled(held, choices, gamma, span, members, updates, seed, progress) as (fit, drift):
+        return Fitted(fit.values(), drift, SETTLED * fit.scale)
+
+
+def q_values(
+    data: SplitArrays,
+    chances: NDArray[Any],
+    observations: NDArray[np.float32],
+    *,
+    gamma: float,
+    span: Span,
+    members: int = MEMBERS,
+    updates: int = UPDATES,
+    seed: int = 0,
+    progress: Tick | None = None,
+) -> QValues:
+    """Q^π of all actions at `observations`, fitted by FQE on `data`.
+
+    `chances` [N + E, A] are π's probabilities at the observations of `data`. Raises UsageError where FQE has too little.
+    """
+    _refuse(data)
+    if chances.shape != data.masks.shape:
+        expected, remedy = (
+            list(data.masks.shape),
+            "give the policy's chances at every observation of the data",
+        )
+        raise Mismatch("chances", expected, list(chances.shape), remedy)
+    with _settled(data, chances, gamma, span, members, updates, seed, progress) as (fit, drift):
+        return QValues(fit.all_actions(observations), drift, SETTLED * fit.scale)
+
+
+def _refuse(held: SplitArrays) -> None:
+    if reason := refusal(held):
+        raise UsageError(f"FQE cannot estimate a value: {reason}", "ingest more episodes and build again")
+
+
+@contextmanager
+def _settled(
+    held: SplitArrays,
+    choices: NDArray[Any],
+    gamma: float,
+    span: Span,
+    members: int,
+    updates: int,
+    seed: int,
+    progress: Tick | None,
+) -> Iterator[tuple[_Fit, float]]:
+    """A fit that has gone on until its value stays, or for all its rounds, and how far the last round moved it."""
     need("torch", "train")
-    counts = resamples(held.groups, members, seed)
     with one_thread():
-        fit = _Fit(held, choices, counts, gamma, span, seed)
+        fit = _Fit(held, choices, resamples(held.groups, members, seed), gamma, span, seed)
         values, drift = fit.values(), np.inf
         for number in range(ROUNDS):
             fit.round(updates, _from(progress, number * updates, ROUNDS * updates))
@@ -150,7 +210,7 @@ def fitted_q(
             drift = float(values.mean() - earlier.mean())
             if number and abs(drift) <= SETTLED * fit.scale:
                 break
-    return Fitted(values, drift, SETTLED * fit.scale)
+        yield fit, drift
 
 
 def _from(progress: Tick | None, start: int, total: int) -> Callable[[int], None]:
@@ -223,7 +283,10 @@ class _Rows(NamedTuple):
 
 
 class _Fit:
-    """The networks of all members, side by side: each parameter has the member as its first axis."""
+    """The networks of all members, side by side: each parameter has the member as its first axis.
+
+    `choices` are the policy's action for each observation, or its chances of every action.
+    """
 
     def __init__(
         self,
@@ -248,7 +311,7 @@ class _Fit:
         self.rows = _rows(held, choices, counts)
         first = held.observation_offsets[:-1]
         self.starts = torch.from_numpy(held.observations[first])
-        self.first_choices = torch.from_numpy(np.asarray(choices[first], dtype=np.int64))
+        self.first_choices = _choices(choices[first])
 
     def round(self, updates: int, tick: Callable[[int], None]) -> None:
         """Some updates with a falling learning rate: the last ones calm the values down."""
@@ -284,8 +347,24 @@ class _Fit:
 
     def _q(self, network: list[torch.Tensor], inputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         scores = _forward(network, inputs)
-        picked = scores.gather(2, actions.expand(len(scores), -1)[:, :, None])[:, :, 0]
+        if actions.dim() == 2:  # chances: what the policy's draw is worth on average
+            picked = (scores * actions).sum(dim=2)
+        else:
+            picked = scores.gather(2, actions.expand(len(scores), -1)[:, :, None])[:, :, 0]
         return self.centre + self.scale * picked
+
+    def all_actions(self, observations: NDArray[np.float32]) -> FloatArray:
+        """The members' mean Q of every action, by the target network."""
+        import torch
+
+        with torch.no_grad():
+            parts = [
+                _forward(self.target, torch.from_numpy(np.array(part))).mean(dim=0)
+                for part in np.array_split(observations, max(1, len(observations) // 4096))
+            ]
+            found = (self.centre + self.scale * torch.cat(parts)).clamp(*self.span)
+        values: FloatArray = found.numpy().astype(np.float64)
+        return values
 
     def _batch(self) -> _Rows:
         import torch
@@ -331,6 +410,18 @@ def _rows(held: SplitArrays, choices: NDArray[Any], counts: IntArray) -> _Rows:
         goes_on=torch.from_numpy((~held.terminals).astype(np.float32)),
         next_observations=torch.from_numpy(held.observations[rows + 1]),
         # After a true end nothing is chosen; any id will do, its value is multiplied by 0.
-        next_choices=torch.from_numpy(np.where(held.terminals, 0, choices[rows + 1]).astype(np.int64)),
+        next_choices=_choices(_where_it_goes_on(held, choices[rows + 1])),
         weights=torch.from_numpy((weights / weights.mean(axis=1, keepdims=True)).astype(np.float32)),
     )
+
+
+def _where_it_goes_on(held: SplitArrays, choices: NDArray[Any]) -> NDArray[Any]:
+    over = held.terminals if choices.ndim == 1 else held.terminals[:, None]
+    return np.where(over, 0, choices)
+
+
+def _choices(choices: NDArray[Any]) -> torch.Tensor:
+    """Action ids [rows], or chances [rows, actions]."""
+    import torch
+
+    return torch.from_numpy(np.asarray(choices, dtype=np.int64 if choices.ndim == 1 else np.float32))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logforge.divergence import Contest, diverging
 from logforge.frames import Tables
 from logforge.reading import Chunk
 from logforge.store import Store
@@ -24,8 +25,11 @@ class Resolved(NamedTuple):
 
     tables: Tables
     copies: pa.Table
+    secrets: pa.Table
     lost: Counter[str]
     """Records that turn from kept into duplicates, by source id (sources of this chunk and stored ones)."""
+    quarantine: pa.Table
+    """What was set aside in the chunk, and the losing copies that hold what the owner's lacks."""
 
 
 def resolve(store: Store, chunk: Chunk) -> Resolved:
@@ -33,9 +37,10 @@ def resolve(store: Store, chunk: Chunk) -> Resolved:
     owners = _owners(store, chunk.copies)
     lost: Counter[str] = Counter()
     if not owners:
-        return Resolved(chunk.tables, chunk.copies, lost)
+        return Resolved(chunk.tables, chunk.copies, chunk.secrets, lost, chunk.quarantine)
     losers: set[str] = set()
     dethroned: list[str] = []
+    contests: list[Contest] = []
     for copy in chunk.copies.to_pylist():
         owner = owners.get(copy["episode_id"])
         if owner is None:
@@ -43,9 +48,13 @@ def resolve(store: Store, chunk: Chunk) -> Resolved:
         stays = _rank(owner) <= _rank(copy)
         loser = copy if stays else owner
         lost[loser["source_id"]] += loser["records"]
+        contests.append(Contest(loser, was_stored=not stays))
         (losers.add if stays else dethroned.append)(copy["episode_id"])
+    diverged = diverging(store, chunk.tables.messages, contests)
     _dethrone(store, dethroned)
-    return Resolved(_without(chunk.tables, losers), _copies(chunk.copies, losers), lost)
+    tables = Tables(*(_without(table, losers) for table in chunk.tables))
+    quarantine = pa.concat_tables([chunk.quarantine, diverged])
+    return Resolved(tables, _copies(chunk.copies, losers), _without(chunk.secrets, losers), lost, quarantine)
 
 
 def _owners(store: Store, copies: pa.Table) -> dict[str, dict[str, Any]]:
@@ -66,14 +75,14 @@ def _rank(copy: dict[str, Any]) -> tuple[bool, Any, int, str, str]:
 
 def _dethrone(store: Store, ids: list[str]) -> None:
     if ids:
-        for table in ("episodes", "messages", "steps"):
+        for table in ("episodes", "messages", "steps", "secrets"):
             store.con.execute(f"DELETE FROM {table} WHERE episode_id IN (SELECT unnest(?))", [ids])
         store.con.execute("UPDATE copies SET owner = false WHERE episode_id IN (SELECT unnest(?))", [ids])
 
 
-def _without(tables: Tables, losers: set[str]) -> Tables:
+def _without(table: pa.Table, losers: set[str]) -> pa.Table:
     values = pa.array(sorted(losers), type=pa.string())
-    return Tables(*(t.filter(pc.invert(pc.is_in(t["episode_id"], value_set=values))) for t in tables))
+    return table.filter(pc.invert(pc.is_in(table["episode_id"], value_set=values)))
 
 
 def _copies(copies: pa.Table, losers: set[str]) -> pa.Table:
@@ -83,36 +92,44 @@ def _copies(copies: pa.Table, losers: set[str]) -> pa.Table:
 
 def remove_sources(store: Store, source_ids: Collection[str]) -> None:
     """Delete everything some sources brought. Episodes that others hold copies of are ownerless then (see `orphans`)."""
-    ids = [sorted(source_ids)]
-    if not source_ids:
+    stored = "SELECT source_id FROM sources WHERE source_id IN (SELECT unnest(?))"
+    ids = [sorted(row[0] for row in store.con.execute(stored, [sorted(source_ids)]).fetchall())]
+    if not ids[0]:
         return
     owned = "SELECT episode_id FROM episodes WHERE source_id IN (SELECT unnest(?))"
     for table in ("messages", "steps"):
         store.con.execute(f"DELETE FROM {table} WHERE episode_id IN ({owned})", ids)
-    for table in ("episodes", "copies", "copied_decisions", "quarantine", "sources"):
+    for table in ("episodes", "copies", "copied_decisions", "quarantine", "secrets", "sources"):
         store.con.execute(f"DELETE FROM {table} WHERE source_id IN (SELECT unnest(?))", ids)
 
 
 class Orphan(NamedTuple):
-    """A copy of an episode that no source owns, with the settings its source was read with."""
+    """A copy of an episode that should own it, with the settings its source was read with. `owned`: another one does."""
 
     episode_id: str
     source_id: str
     path: str
     settings: str
     format: str | None
+    owned: bool
 
 
 def orphans(store: Store) -> dict[str, list[Orphan]]:
-    """The copies of every ownerless episode, by episode, the best first.
+    """The copies of every ownerless episode, by episode, the best first; and of one whose owner's file has changed so that
+    other copies come before it now, those. So the owner does not depend on how the files came to be as they are.
 
     One whose decisions all count in other episodes (see `resumed`) is not ownerless.
     """
     rows = store.con.sql(
-        "SELECT c.episode_id, c.source_id, c.path, s.settings, s.format FROM copies c JOIN sources s USING (source_id) "
-        "WHERE c.episode_id IN (SELECT episode_id FROM copies GROUP BY 1 HAVING NOT bool_or(owner)) "
-        "AND c.episode_id NOT IN (SELECT episode_id FROM copied_decisions) "
-        "ORDER BY c.episode_id, c.started_at NULLS LAST, c.records DESC, c.sha256, c.path"
+        "WITH contested AS (SELECT episode_id FROM copies GROUP BY 1 HAVING count(*) > 1 OR NOT bool_or(owner)), "
+        "ranked AS (SELECT *, row_number() OVER (PARTITION BY episode_id "
+        "ORDER BY started_at NULLS LAST, records DESC, sha256, path) AS place "
+        "FROM copies SEMI JOIN contested USING (episode_id)), "
+        "owners AS (SELECT episode_id, place AS held FROM ranked WHERE owner) "
+        "SELECT r.episode_id, r.source_id, r.path, s.settings, s.format, held IS NOT NULL "
+        "FROM ranked r JOIN sources s USING (source_id) LEFT JOIN owners o USING (episode_id) "
+        "WHERE (held IS NULL OR place < held) AND r.episode_id NOT IN (SELECT episode_id FROM copied_decisions) "
+        "ORDER BY r.episode_id, place"
     ).fetchall()
     found: dict[str, list[Orphan]] = {}
     for row in rows:

@@ -93,7 +93,11 @@ class PolicyBundle:
         """One score per action [B, A]: Q (CQL's, which is pessimistic and no value) or logits (cloning)."""
         hidden = np.asarray(observations, dtype=np.float32)
         if hidden.ndim != 2 or hidden.shape[1] != self.card.observation_size:
-            raise Mismatch("observations", f"[B, {self.card.observation_size}]", list(hidden.shape))
+            expected, remedy = (
+                f"[B, {self.card.observation_size}]",
+                "encode them with the policy's own StateBuilder",
+            )
+            raise Mismatch("observations", expected, list(hidden.shape), remedy)
         for layer in self.layers[:-1]:
             hidden = np.maximum(hidden @ layer.weight.T + layer.bias, 0)
         last = self.layers[-1]
@@ -112,7 +116,9 @@ class PolicyBundle:
         """
         heat = (1.0 if self.card.kind == "logits" else 0.0) if temperature is None else temperature
         if not 0 <= heat < np.inf:
-            raise UsageError(f"temperature {temperature} is not a number from 0 up")
+            raise UsageError(
+                f"temperature {temperature} is not a number from 0 up", "0 takes the best action"
+            )
         masked = self._masked(observations, masks).astype(np.float64)
         if heat == 0:
             return np.asarray(np.eye(masked.shape[1])[masked.argmax(axis=1)], dtype=np.float32)
@@ -153,10 +159,11 @@ class PolicyBundle:
         expected = np.asarray(golden.scores, dtype=np.float32)
         found = self.scores(np.asarray(golden.observations, dtype=np.float32))
         if expected.shape != found.shape:
-            raise Mismatch("golden rows", list(expected.shape), list(found.shape))
+            raise Mismatch("golden rows", list(expected.shape), list(found.shape), "train again")
         if not np.allclose(found, expected, rtol=GOLDEN_TOLERANCE, atol=GOLDEN_TOLERANCE):
             worst = float(np.nanmax(np.abs(found - expected)))
-            raise Mismatch("golden scores", f"within {GOLDEN_TOLERANCE:g}", f"off by {worst:.3g}")
+            tolerance = f"within {GOLDEN_TOLERANCE:g}"
+            raise Mismatch("golden scores", tolerance, f"off by {worst:.3g}", "train again on this machine")
 
     def _tensors(self) -> Iterator[tuple[str, FloatArray]]:
         for place, layer in enumerate(self.layers):
@@ -167,14 +174,16 @@ class PolicyBundle:
         scores = self.scores(observations)
         allowed = np.array(masks, dtype=bool)
         if allowed.shape != scores.shape:
-            raise Mismatch("masks", list(scores.shape), list(allowed.shape))
+            remedy = "give one mask per observation, with a column per action"
+            raise Mismatch("masks", list(scores.shape), list(allowed.shape), remedy)
         allowed[:, Vocabulary(self.card.actions).invalid] = False
         if not allowed.any(axis=1).all():
             row = int(np.flatnonzero(~allowed.any(axis=1))[0])
-            raise UsageError(f"row {row}: its mask allows no action")
+            raise UsageError(f"row {row}: its mask allows no action", "allow at least one valid action")
         if not np.isfinite(scores).all():
             row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
-            raise UsageError(f"row {row}: the observation gives no finite scores")
+            remedy = "look for NaN or infinity in the observation"
+            raise UsageError(f"row {row}: the observation gives no finite scores", remedy)
         return np.where(allowed, scores, np.float32(-np.inf))
 
 
@@ -187,7 +196,12 @@ def load_policy(path: str | Path) -> PolicyBundle:
     except OSError as error:
         raise InputError(str(folder / WEIGHTS), "cannot be read", remedy="train again") from error
     if _hash(data) != card.weights_hash:
-        raise Mismatch(f"{folder / WEIGHTS}: hash", card.weights_hash, _hash(data), "it was altered")
+        raise Mismatch(
+            f"{folder / WEIGHTS}: hash",
+            card.weights_hash,
+            _hash(data),
+            "train again: the weights were altered",
+        )
     layers = _layers(need("safetensors.numpy", "train").load(data))
     _check_shapes(layers, card, str(folder / WEIGHTS))
     bundle = PolicyBundle(card, layers)
@@ -203,9 +217,11 @@ def _read_card(path: Path) -> PolicyCard:
             raise Mismatch(f"{path}: schema version", BUNDLE_VERSION, version, "train again")
         return msgspec.json.decode(text, type=PolicyCard)
     except OSError as error:
-        raise InputError(str(path), "there is no policy bundle here") from error
+        raise InputError(
+            str(path), "there is no policy bundle here", remedy="make one: logforge train"
+        ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"not a policy card: {error}") from error
+        raise InputError(str(path), f"not a policy card: {error}", remedy="train again") from error
 
 
 class _Versioned(msgspec.Struct):
@@ -216,7 +232,7 @@ def _layers(tensors: dict[str, FloatArray]) -> tuple[Layer, ...]:
     count = sum(name.startswith("w") for name in tensors)
     names = {f"{kind}{place}" for kind in "wb" for place in range(count)}
     if names != set(tensors) or not count:
-        raise Mismatch("weights", sorted(names), sorted(tensors))
+        raise Mismatch("weights", sorted(names), sorted(tensors), "train again")
     return tuple(Layer(tensors[f"w{place}"], tensors[f"b{place}"]) for place in range(count))
 
 
@@ -225,9 +241,10 @@ def _check_shapes(layers: Sequence[Layer], card: PolicyCard, path: str) -> None:
     for place, layer in enumerate(layers):
         outputs = len(card.actions) if place == len(layers) - 1 else len(layer.bias)
         if layer.weight.shape != (outputs, width) or layer.bias.shape != (outputs,):
-            raise Mismatch(f"{path}: w{place}", [outputs, width], list(layer.weight.shape))
+            raise Mismatch(f"{path}: w{place}", [outputs, width], list(layer.weight.shape), "train again")
         if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
-            raise Mismatch(f"{path}: w{place}, b{place}", "finite numbers", "NaN or infinity")
+            remedy = "train again with another seed or a smaller learning rate"
+            raise Mismatch(f"{path}: w{place}, b{place}", "finite numbers", "NaN or infinity", remedy)
         width = outputs
 
 

@@ -13,6 +13,7 @@ from logforge.schemas.errors import StoreError, UsageError
 FILES = {
     "support.jsonl": "logs/support.jsonl",
     "reward.yaml": "reward.yaml",
+    "reward.schema.json": "reward.schema.json",
     "logforge.toml": "logforge.toml",
 }
 """Template to place in the project."""
@@ -53,5 +54,6 @@ def init_project(folder: str | Path) -> Project:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(files("logforge.templates").joinpath(template).read_bytes())
         except OSError as error:
-            raise StoreError(str(target), f"cannot be written: {error.strerror}") from None
+            remedy = "choose a folder that may be written"
+            raise StoreError(str(target), f"cannot be written: {error.strerror}", remedy) from None
     return Project(str(folder), tuple(str(root / place) for place in FILES.values()))

@@ -77,22 +77,9 @@ class Text:
 def run_query(store: Store, query: str) -> Listing:
     """The rows of a user's query, which can read and write no file. Raises UsageError with the engine's message when it is wrong."""
     if not query.strip():
-        raise UsageError("the query is empty", "for example: SELECT * FROM sources")
+        raise UsageError("the query is empty", "for example: SELECT * FROM sources", rule="wrong_query")
     store.con.execute("SET enable_external_access = false")
     return Listing(store.sql(query))
-
-
-def quarantined(store: Store, rule: str | None, limit: int) -> Listing:
-    """What was set aside, grouped rules first by number."""
-    chosen = "WHERE rule = ?" if rule else ""
-    parameters = [rule] if rule else None
-    total = store.con.sql(f"SELECT count(*) FROM quarantine {chosen}", params=parameters).fetchall()[0][0]
-    frame = store.con.sql(
-        f"SELECT level, rule, locator, reason, detail, excerpt FROM quarantine {chosen} ORDER BY ALL LIMIT {int(limit)}",
-        params=parameters,
-    ).pl()
-    note = f"{len(frame)} of {total} shown" if total > len(frame) else ""
-    return Listing(frame, note)
 
 
 def compiled(spec_path: str) -> Text:

@@ -5,21 +5,34 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 from pyarrow.lib import ArrowException
 
+from logforge.ahead import ahead
 from logforge.connectors import get, registry_version
 from logforge.connectors.arguments import as_logged
 from logforge.connectors.base import Connector, Source, excerpt
+from logforge.containers import VERSION as UNPACKING
+from logforge.containers import Limits
+from logforge.danger import Dangers
 from logforge.discover import Verdict, judge
+from logforge.forgotten import RULE as FORGOTTEN
+from logforge.forgotten import is_forgotten, key_of, names_forgotten
 from logforge.frames import Tables, rows_table, tables_of
+from logforge.hygiene import Hygiene, cleaned
+from logforge.redaction import rules_version
 from logforge.schemas.episode import Episode, Reading, Reject, Skip
+from logforge.schemas.errors import InputError
 from logforge.schemas.tables import COPIES, QUARANTINE
 
+ARCHIVE = "archive"
+"""The format of an archive's own row in `sources`; its members are sources of their own."""
 CHUNK_WEIGHT = 20_000
 """A source is handed on in pieces of about so many messages (one of 1,000 characters counts twice, and so on) and
 rejects, which bounds the memory of a large one."""
@@ -28,33 +41,68 @@ rejects, which bounds the memory of a large one."""
 @dataclass(frozen=True)
 class ReadOptions:
     """How sources are read: `format` forces a connector by name, `mapping` is one made from a YAML file that stands beside
-    the registered ones, `strict_arguments` undoes what was mended in arguments and names."""
+    the registered ones, `strict_arguments` undoes what was mended in arguments and names. `redact` takes secrets out,
+    `danger` lists entries for logforge/danger.py, `secret_key` is the store's key for hashes of secrets."""
 
     format: str | None = None
     mapping: Connector | None = None
     strict_arguments: bool = False
+    redact: bool = True
+    danger: tuple[str, ...] = ()
+    secret_key: bytes = field(default=b"", repr=False)
+    forgotten: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=Limits)
 
-    @property
+    @cached_property
     def settings(self) -> str:
         """What else besides a source's bytes and connector decides the rows it gives."""
         arguments = "strict" if self.strict_arguments else "mended"
-        return json.dumps({"format": self.format, "arguments": arguments, "redaction": "none"})
+        record = {"max_record": self.limits.record}
+        redaction = rules_version() if self.redact else "none"
+        danger = {"danger": self.danger} if self.danger else {}
+        return json.dumps(
+            {"format": self.format, "arguments": arguments, "redaction": redaction, **record, **danger}
+        )
+
+    @cached_property
+    def hygiene(self) -> Hygiene:
+        """How what is read is cleaned."""
+        return Hygiene(self.redact, Dangers.of(self.danger), self.secret_key)
+
+    @cached_property
+    def packed_settings(self) -> str:
+        """The settings of a packed file: how far it may unfold decides whether it is read."""
+        return json.dumps({**json.loads(self.settings), "limits": astuple(self.limits)})
 
     @classmethod
     def of(cls, settings: str, mapping: Connector | None) -> ReadOptions:
         """The options that gave these settings."""
         found = json.loads(settings)
-        return cls(found["format"], mapping, found["arguments"] == "strict")
+        record = found.get("max_record", Limits.record)
+        limits = Limits(*found["limits"]) if "limits" in found else Limits(record=record)
+        return cls(
+            found["format"],
+            mapping,
+            strict_arguments=found["arguments"] == "strict",
+            redact=found["redaction"] != "none",
+            danger=tuple(found.get("danger", ())),
+            limits=limits,
+        )
 
-    @property
+    @cached_property
     def unread_version(self) -> int:
         """The connector version of a source that none claimed: it changes when a connector comes, goes or changes."""
         return registry_version() ^ (self.mapping.version if self.mapping else 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Job:
-    """A source to read; `verdict` is there when nothing can be read."""
+    """A source to read; `verdict` is there when nothing can be read.
+
+    What was unpacked of a packed file is read from a private copy in `folder`. `asides` were set aside while unpacking and
+    belong to this source's account; `archive` marks an archive's own row, which has nothing else. `replaces` are sources
+    that go when this one is stored, `only` the members to read of an archive.
+    """
 
     path: Path
     label: str
@@ -64,6 +112,17 @@ class Job:
     options: ReadOptions = ReadOptions()
     companions: tuple[Path, ...] = ()
     verdict: Verdict | None = None
+    asides: tuple[Reject | Skip, ...] = ()
+    packed: bool = False
+    archive: bool = False
+    replaces: tuple[str, ...] = ()
+    only: frozenset[str] = frozenset()
+    folder: Path | None = None
+
+    @property
+    def settings(self) -> str:
+        """What `sources.settings` says."""
+        return self.options.packed_settings if self.packed else self.options.settings
 
 
 @dataclass
@@ -88,11 +147,13 @@ class Counts:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a source: its episodes as tables, each episode's copy row, and what was set aside."""
+    """A piece of a source: its episodes as tables, each episode's copy row, what was set aside, and the secrets that were
+    taken out of both."""
 
     tables: Tables
     copies: pa.Table
     quarantine: pa.Table
+    secrets: pa.Table
 
 
 @dataclass
@@ -103,50 +164,104 @@ class SourceReading:
     counts: Counts = field(default_factory=Counts)
     format: str | None = None
     connector_version: int | None = None
+    redactions: int = 0
     chunks: Iterable[Chunk] = ()
+
+
+class Group(NamedTuple):
+    """Sources that are read together. Iterate over `chunks`, then the readings are complete."""
+
+    readings: list[SourceReading]
+    chunks: Iterable[Chunk]
+
+
+@dataclass
+class _Pile:
+    """What was read and is not yet a chunk: episodes, no one twice, and rejects, each with the source it is of."""
+
+    episodes: dict[str, tuple[SourceReading, Episode]] = field(default_factory=dict)
+    rejects: list[tuple[SourceReading, Reject]] = field(default_factory=list)
+    weight: int = 0
+    hygiene: Hygiene | None = None
+
+    def takes(self, reading: SourceReading, item: Episode | Reject) -> bool:
+        """No second copy of an episode, and nothing that is to be cleaned otherwise."""
+        twice = isinstance(item, Episode) and item.episode_id in self.episodes
+        return not twice and self.hygiene in (None, reading.job.options.hygiene)
+
+    def add(self, reading: SourceReading, item: Episode | Reject) -> None:
+        """Put an item on the pile."""
+        self.hygiene = self.hygiene or reading.job.options.hygiene
+        if isinstance(item, Episode):
+            self.episodes[item.episode_id] = (reading, item)
+            self.weight += sum(1 + len(message.content or "") // 1000 for message in item.messages)
+        else:
+            self.rejects.append((reading, item))
+            self.weight += 1
 
 
 def read_source(job: Job) -> SourceReading:
     """Begin to read a source. Its chunks come lazily."""
     reading = SourceReading(job)
-    reading.chunks = _chunks(reading)
+    reading.chunks = _chunks([reading])
     return reading
 
 
-def read_whole(job: Job) -> SourceReading:
-    """Read a source to its end, for workers: the chunks are a list and the whole can be pickled."""
-    reading = read_source(job)
-    reading.chunks = list(reading.chunks)
-    return reading
+def read_lazily(job: Job, overlapping: bool = False) -> Group:
+    """Begin to read a source that is a group of its own; when `overlapping`, a thread reads on while a chunk is cleaned
+    and stored."""
+    reading = SourceReading(job)
+    return Group([reading], _chunks([reading], overlapping))
 
 
-def _chunks(reading: SourceReading) -> Iterator[Chunk]:
+def read_together(jobs: list[Job]) -> Group:
+    """Read sources to their end, for workers: many small ones share a chunk, and the whole can be pickled."""
+    readings = [SourceReading(job) for job in jobs]
+    return Group(readings, list(_chunks(readings)))
+
+
+def _chunks(readings: list[SourceReading], overlapping: bool = False) -> Iterator[Chunk]:
+    made = map(_fitting, _piles(readings))
+    for pile, tables in ahead(made) if overlapping else made:
+        yield _chunk(pile, tables)
+
+
+def _piles(readings: list[SourceReading]) -> Iterator[_Pile]:
+    """The sources' contents. Copies of an episode go into different piles, so that they meet in the store."""
+    pile = _Pile()
+    for reading in readings:
+        for item in _counted(reading):
+            if not pile.takes(reading, item):
+                yield pile
+                pile = _Pile()
+            pile.add(reading, item)
+            if pile.weight >= CHUNK_WEIGHT:
+                yield pile
+                pile = _Pile()
+    yield pile
+
+
+def _counted(reading: SourceReading) -> Iterator[Episode | Reject]:
+    """The episodes and rejects of one source, and everything counted on the way."""
     counts = reading.counts
-    episodes: list[Episode] = []
-    rejects: list[Reject] = []
     seen: set[str] = set()
-    size = 0
     for item in _read(reading):
-        if isinstance(item, Episode):
-            if item.episode_id in seen:
-                counts.duplicates += item.records
-                continue
+        if isinstance(item, Episode) and item.episode_id not in seen:
             seen.add(item.episode_id)
+            if is_forgotten(item, reading.job.options.forgotten):
+                counts.skip_reasons[FORGOTTEN] += item.records
+                continue
             counts.kept += item.records
-            episodes.append(item)
-            size += sum(1 + len(message.content or "") // 1000 for message in item.messages)
+            yield item
         elif isinstance(item, Reject):
+            if item.level == "part" and names_forgotten(item.episode_id, reading.job.options.forgotten):
+                continue
             counts.quarantined += item.records if item.level == "record" else 0
-            rejects.append(item)
-            size += 1
+            yield item
         elif isinstance(item, Skip):
             counts.skip_reasons[item.reason] += item.records
         else:
             counts.duplicates += item.records
-        if size >= CHUNK_WEIGHT:
-            yield _chunk(reading, episodes, rejects)
-            episodes, rejects, size = [], [], 0
-    yield _chunk(reading, episodes, rejects)
 
 
 def _read(reading: SourceReading) -> Iterator[Reading]:
@@ -156,6 +271,10 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
     """
     job = reading.job
     options = job.options
+    yield from job.asides
+    if job.archive:
+        reading.format, reading.connector_version = ARCHIVE, UNPACKING
+        return
     verdict = job.verdict or judge(job.path, get(options.format) if options.format else None, options.mapping)
     connector = verdict.connector
     if connector is None:
@@ -168,9 +287,12 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
     reading.format, reading.connector_version = connector.name, connector.version
     found = False
     try:
-        for item in connector.read(Source(job.path, job.label, job.companions)):
+        for item in connector.read(Source(job.path, job.label, job.companions, options.limits.record)):
             found = True
             yield as_logged(item) if options.strict_arguments and isinstance(item, Episode) else item
+    except InputError as error:  # a source that can only be read as a whole, and is too long for that
+        found = True
+        yield Reject(locator=job.label, reason=error.reason, rule=error.rule)
     except Exception as error:
         found = True
         yield Reject(
@@ -179,46 +301,53 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
             rule="connector_failed",
             detail=f"{type(error).__name__}: {error}"[:300],
         )
-    if not found:
+    if not found and not job.asides:
         yield Reject(locator=job.label, reason="holds no record", rule="no_records")
 
 
-def _chunk(reading: SourceReading, episodes: list[Episode], rejects: list[Reject]) -> Chunk:
-    job = reading.job
+def _fitting(pile: _Pile) -> tuple[_Pile, Tables]:
     try:
-        tables = tables_of(episodes, job.source_id)
+        return pile, _tables(pile)
     except (ArrowException, TypeError, UnicodeError, OverflowError):
-        episodes, unfit = _storable(reading, episodes)
-        rejects, tables = rejects + unfit, tables_of(episodes, job.source_id)
-    return Chunk(
-        tables=tables,
-        copies=rows_table(COPIES, [_copy_row(job, episode) for episode in episodes]),
-        quarantine=rows_table(QUARANTINE, [_quarantine_row(job, reject) for reject in rejects]),
-    )
+        pile = _storable(pile)
+        return pile, _tables(pile)
 
 
-def _storable(reading: SourceReading, episodes: list[Episode]) -> tuple[list[Episode], list[Reject]]:
-    """The episodes whose values fit the tables, and a reject for each of the others."""
-    fit: list[Episode] = []
-    unfit: list[Reject] = []
-    for episode in episodes:
+def _chunk(pile: _Pile, tables: Tables) -> Chunk:
+    aside = [_quarantine_row(reading.job, _hushed(reading, item)) for reading, item in pile.rejects]
+    clean = cleaned(tables, rows_table(QUARANTINE, aside), pile.hygiene or Hygiene())
+    for reading in {id(reading): reading for reading, _ in (*pile.episodes.values(), *pile.rejects)}.values():
+        reading.redactions += clean.redactions[reading.job.source_id]
+    copies = [_copy_row(reading.job, item) for reading, item in pile.episodes.values()]
+    return Chunk(clean.tables, rows_table(COPIES, copies), clean.quarantine, clean.secrets)
+
+
+def _tables(pile: _Pile) -> Tables:
+    readings, episodes = zip(*pile.episodes.values(), strict=True) if pile.episodes else ((), ())
+    return tables_of(episodes, [reading.job.source_id for reading in readings])
+
+
+def _storable(pile: _Pile) -> _Pile:
+    """The pile with a reject in place of each episode that has a value which does not fit the tables."""
+    fit = _Pile(rejects=list(pile.rejects), hygiene=pile.hygiene)
+    for reading, episode in pile.episodes.values():
         try:
             tables_of([episode])
-            fit.append(episode)
+            fit.add(reading, episode)
         except (ArrowException, TypeError, UnicodeError, OverflowError) as error:
             reading.counts.kept -= episode.records
             reading.counts.quarantined += episode.records
-            reason = "the connector gave a value of the wrong type"
-            unfit.append(
+            fit.add(
+                reading,
                 Reject(
                     locator=episode.locator,
-                    reason=reason,
+                    reason="the connector gave a value of the wrong type",
                     rule="unfit_value",
                     detail=str(error),
                     records=episode.records,
-                )
+                ),
             )
-    return fit, unfit
+    return fit
 
 
 def _copy_row(job: Job, episode: Episode) -> dict[str, Any]:
@@ -231,6 +360,15 @@ def _copy_row(job: Job, episode: Episode) -> dict[str, Any]:
         "records": episode.records,
         "owner": True,
     }
+
+
+def _hushed(reading: SourceReading, reject: Reject) -> Reject:
+    """Where a source holds something forgotten, nobody can say whose text a reject shows: it shows none."""
+    job = reading.job
+    holder = reading.counts.skip_reasons[FORGOTTEN] or key_of("holder", job.label) in job.options.forgotten
+    if not holder or reject.episode_id is not None:
+        return reject
+    return msgspec.structs.replace(reject, detail="", excerpt="")
 
 
 def _quarantine_row(job: Job, reject: Reject) -> dict[str, Any]:

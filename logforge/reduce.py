@@ -15,6 +15,7 @@ import xxhash
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 
 F32 = npt.NDArray[np.float32]
+_AGAIN = "build the dataset again"
 _ARRAYS = ("mean", "basis", "explained")
 
 
@@ -41,7 +42,8 @@ class Pca:
         from threadpoolctl import threadpool_limits
 
         if vectors.shape[1] != self.dim:
-            raise Mismatch("size of the vectors to reduce", self.dim, vectors.shape[1])
+            remedy = "use the encoder that the PCA was fitted with"
+            raise Mismatch("size of the vectors to reduce", self.dim, vectors.shape[1], remedy)
         centred: F32 = np.subtract(vectors, self.mean, dtype=np.float32, order="C")
         with threadpool_limits(1):
             # A stack of 1 × dim matrices: one product of a fixed shape per row.
@@ -75,11 +77,11 @@ class Pca:
             with np.load(Path(path), allow_pickle=False) as found:
                 arrays = {name: np.ascontiguousarray(found[name], "<f4") for name in _ARRAYS}
         except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise InputError(str(path), f"not a saved PCA: {error}") from None
+            raise InputError(str(path), f"not a saved PCA: {error}", remedy=_AGAIN) from None
         pca = cls(**arrays)
         shapes = (pca.mean.shape, pca.basis.shape, pca.explained.shape)
         if pca.basis.ndim != 2 or shapes != ((pca.dim,), (pca.dim, pca.size), (pca.size,)):
-            raise InputError(str(path), f"not a saved PCA: arrays of shapes {shapes}")
+            raise InputError(str(path), f"not a saved PCA: arrays of shapes {shapes}", remedy=_AGAIN)
         return pca
 
 

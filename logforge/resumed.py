@@ -136,5 +136,5 @@ def _remove(store: Store, ids: set[str], *, forget: bool = True) -> None:
         values,
     )
     store.con.execute(f"UPDATE copies SET owner = false WHERE {chosen}", values)
-    for table in ("episodes", "messages", "steps", *(["copied_decisions"] if forget else [])):
+    for table in ("episodes", "messages", "steps", "secrets", *(["copied_decisions"] if forget else [])):
         store.con.execute(f"DELETE FROM {table} WHERE {chosen}", values)

@@ -32,6 +32,7 @@ __all__ = [
 MANIFEST = "manifest.json"
 SPLITS = ("train", "validation", "test")
 _BLOCK = 1 << 22
+_AGAIN = "build the dataset again"
 _TAKEN = [(), (MANIFEST,), *((split,) for split in SPLITS)]
 
 
@@ -93,9 +94,9 @@ def load_shards(path: str | Path, split: str = "train", *, verify: bool = True) 
     shard = Shard(**arrays, manifest=manifest, path=folder, split=split)
     problems = shard.shape_problems(manifest.vocabulary, manifest.observation_size)
     if problems:
-        raise CheckFailed(f"{folder}: the arrays of {split!r} do not fit the manifest", problems)
+        raise CheckFailed(f"{folder}: the arrays of {split!r} do not fit the manifest", problems, _AGAIN)
     if shard.summary() != manifest.splits[split]:
-        raise Mismatch(f"{folder}: counts of {split!r}", manifest.splits[split], shard.summary())
+        raise Mismatch(f"{folder}: counts of {split!r}", manifest.splits[split], shard.summary(), _AGAIN)
     return shard
 
 
@@ -103,7 +104,7 @@ def read_manifest(folder: str | Path) -> Manifest:
     """The manifest of a dataset folder."""
     file = Path(folder) / MANIFEST
     if not file.is_file():
-        raise UsageError(f"no dataset in {folder}", "Make one: logforge build-dataset")
+        raise UsageError(f"no dataset in {folder}", "make one: logforge build-dataset")
     return Manifest.from_json(file.read_bytes(), str(file))
 
 
@@ -114,7 +115,7 @@ def check_files(folder: str | Path, manifest: Manifest, names: Iterable[str] | N
         found = checksum(file) if file.is_file() else "no such file"
         if found != manifest.checksums.get(name):
             expected = manifest.checksums.get(name, "no such file")
-            raise Mismatch(f"{file}: checksum", expected, found, "Build the dataset again")
+            raise Mismatch(f"{file}: checksum", expected, found, _AGAIN)
 
 
 def checksum(file: Path) -> str:
@@ -140,15 +141,15 @@ def _map(folder: Path, name: str) -> Array:
         array: Array = np.load(folder / name, mmap_mode="r", allow_pickle=False).view(np.ndarray)
         return array
     except FileNotFoundError:
-        raise Mismatch(f"{folder / name}: file", "one", "none", "Build the dataset again") from None
+        raise Mismatch(f"{folder / name}: file", "one", "none", _AGAIN) from None
     except (ValueError, EOFError) as error:
-        raise InputError(str(folder / name), f"not an array: {error}") from error
+        raise InputError(str(folder / name), f"not an array: {error}", remedy=_AGAIN) from error
 
 
 def _inside(folder: Path, name: str) -> Path:
     place = PurePosixPath(name)
     if place.is_absolute() or ".." in place.parts or place.parts[:1] in _TAKEN:
-        raise UsageError(f"{name!r} is no place for an extra file of a dataset")
+        raise UsageError(f"{name!r} is no place for an extra file of a dataset", "give a plain file name")
     file = folder / place
     file.parent.mkdir(parents=True, exist_ok=True)
     return file

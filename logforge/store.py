@@ -2,46 +2,81 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
-from collections.abc import Iterable, Iterator
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 
+from logforge.atomic import sync
 from logforge.frames import Tables, episodes_of
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import StoreError, UsageError
-from logforge.schemas.tables import TABLES
+from logforge.schemas.tables import LONG_TEXTS, TABLES, Column
 
 DEFAULT_PATH = "logforge.duckdb"
-VERSION = 1
+VERSION = 2
 """Of the tables' layout; a store of another version is refused."""
 
 _BATCH_EPISODES = 512
 _UNFRAMED = re.compile(r"\b(?:INTERVAL|BIT|UNION)\b|TIME WITH TIME ZONE")
 _FOREIGN = "this DuckDB file is no logforge store"
+_ELSEWHERE = "name another file with --store"
+_HOLDER = re.compile(r"\(PID (\d+)\)")
+_RETRY_S = 0.1
+_LATER = "try again when it is done; ingest, sql, build-dataset and forget can wait for it: --wait SECONDS"
+_MEMORY = "free some memory and run it again: what was stored before is whole"
+_DISK = "free some disk space and run it again: what was stored before is whole"
+_SYSTEM = (
+    ("No space left|File too large|Disk quota", "disk_full", _DISK),
+    (
+        "Read-only file system|Permission denied",
+        "store_not_writable",
+        "name a place that you may write to with --store",
+    ),
+    ("not a valid DuckDB database file", "not_a_store", _ELSEWHERE),
+    ("No such file or directory", "no_folder", "make its folder first, or name another place with --store"),
+)
+"""An error of the system by its words (DuckDB gives no number): our name for it, and what to do."""
 
 
 class Store:
     """An open store. Use as a context manager; `con` is the DuckDB connection."""
 
     def __init__(
-        self, path: str | Path = DEFAULT_PATH, *, read_only: bool = False, create: bool = True
+        self,
+        path: str | Path = DEFAULT_PATH,
+        *,
+        read_only: bool = False,
+        create: bool = True,
+        wait: float = 0,
+        waiting: Callable[[str], None] | None = None,
     ) -> None:
         self.path = Path(path)
+        self._old: IO[bytes] | None = None
         if str(path).startswith(":"):
             raise StoreError(str(path), "a store is a file", "name one with --store")
         if (read_only or not create) and not self.path.exists():
-            raise StoreError(str(self.path), "there is no store here", "run `logforge ingest LOGS` first")
-        self.con = _connect(self.path, read_only)
+            raise StoreError(
+                str(self.path), "there is no store here", "run `logforge ingest LOGS` first", rule="no_store"
+            )
+        if not self.path.exists():
+            _make(self.path)
+        self.con = _connect(self.path, read_only, wait, waiting)
         try:
             if not read_only:
-                self._create()
+                with writing(self.path):
+                    _remove_spilled(self.path)
+                    _lay_out(self.con, self.path)
             self._check_version()
         except BaseException:
             self.con.close()
@@ -53,54 +88,99 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.con.close()
+        self.close()
 
     def close(self) -> None:
         """Close the connection."""
         self.con.close()
-
-    def _create(self) -> None:
-        """Make the tables in an empty file. A DuckDB file of somebody else's is left as it is."""
-        rows = self.con.sql("SELECT table_name FROM information_schema.tables").fetchall()
-        if "store_version" in {row[0] for row in rows}:
-            return
-        if rows:
-            raise StoreError(str(self.path), _FOREIGN, "name another file with --store")
-        with self.transaction():
-            self.con.execute("CREATE TABLE store_version (version INTEGER)")
-            for table in TABLES.values():
-                columns = ", ".join(f'"{column.name}" {column.type}' for column in table.columns)
-                self.con.execute(f"CREATE TABLE {table.name} ({columns})")
-            self.con.execute(
-                "CREATE VIEW transitions_latest AS SELECT * FROM transitions WHERE dataset = "
-                "(SELECT dataset FROM datasets ORDER BY created_at DESC, dataset LIMIT 1)"
-            )
-            self.con.execute("INSERT INTO store_version VALUES (?)", [VERSION])
+        if self._old is not None:
+            self._old.close()
 
     def _check_version(self) -> None:
         try:
             found = self.con.sql("SELECT version FROM store_version").fetchall()
         except duckdb.CatalogException:
-            raise StoreError(str(self.path), _FOREIGN) from None
+            raise StoreError(str(self.path), _FOREIGN, _ELSEWHERE, rule="not_a_store") from None
         if found != [(VERSION,)]:
             raise StoreError(
                 str(self.path),
                 f"the store has layout {found[0][0] if found else 'unknown'}, this logforge reads {VERSION}",
                 "ingest the logs again into a new store",
+                rule="store_layout",
             )
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing. A full disk is reported as StoreError and leaves the store as it was."""
-        self.con.execute("BEGIN")
+        with writing(self.path):
+            self.con.execute("BEGIN")
+            try:
+                yield
+                self.con.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+
+    @contextmanager
+    def settings(self, **values: str) -> Iterator[None]:
+        """DuckDB's settings as given in here, and as they were after."""
+        before = self.con.execute(
+            "SELECT name, value FROM duckdb_settings() WHERE name IN (SELECT unnest(?))", [list(values)]
+        ).fetchall()
+        self._set(values)
         try:
             yield
-            self.con.execute("COMMIT")
-        except BaseException as error:
-            self._roll_back()
-            if isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
-                raise StoreError(str(self.path), f"cannot write: {error}", "free some disk space") from error
-            raise
+        finally:
+            with suppress(
+                duckdb.FatalException
+            ):  # after a full disk no statement runs any more; its own error is told
+                self._set(dict(before))
+
+    def _set(self, values: Mapping[str, str]) -> None:
+        for name, value in values.items():
+            self.con.execute(f"SET {name} = '{value}'")
+
+    def checkpoint(self) -> None:
+        """Write what was committed into the file itself, so that no log of changes is left beside it."""
+        with writing(self.path):
+            self.con.execute("CHECKPOINT")
+
+    def rewrite(self, *last: str) -> None:
+        """Copy what the tables hold into a fresh file, run the statements `last` on it (its catalog is `fresh`), and put it
+        in this file's place: a deleted row leaves bytes in the pages of a file, none in a copy.
+
+        Whoever looks, after any crash, finds the old file or the new one.
+        """
+        fresh = self.path.with_name(f".{self.path.name}.fresh")
+        _remove(fresh)
+        self.checkpoint()
+        try:
+            with writing(self.path):
+                ((name,),) = self.con.sql("SELECT current_database()").fetchall()
+                self.con.execute(f"ATTACH {_quoted(str(fresh), chr(39))} AS fresh")
+                self.con.execute(f"COPY FROM DATABASE {_quoted(name)} TO fresh")
+                for statement in (*last, "CHECKPOINT fresh", "DETACH fresh"):
+                    self.con.execute(statement)
+            self._replace_by(fresh)
+        except OSError as error:
+            raise _failed(self.path, "cannot write", error) from error
+        finally:
+            _remove(fresh)
+
+    def _replace_by(self, fresh: Path) -> None:
+        """Close the file, put another in its place and open that."""
+        before = self.path.stat()
+        self.con.close()
+        # The lock of DuckDB went with its handle. Ours keeps other processes out of the old file until we are done with
+        # the store: one that opened it before the swap would write into a file that has no name any more.
+        self._old = self.path.open("r+b")
+        if not _lock(self._old) or self.path.stat().st_mtime_ns != before.st_mtime_ns:
+            raise StoreError(str(self.path), "another process took the store", _LATER, rule="store_locked")
+        _remove(self.path.with_name(self.path.name + ".tmp"))  # what a killed process had spilled
+        sync(fresh)
+        fresh.replace(self.path)
+        sync(self.path.parent)
+        self.con = _connect(self.path, read_only=False, wait=0, waiting=None)
 
     def _roll_back(self) -> None:
         with suppress(duckdb.Error):  # the failure may have ended the transaction already
@@ -111,7 +191,7 @@ class Store:
         if not len(rows):
             return
         # A local name, found by DuckDB's replacement scan: a registered table would be held until the commit.
-        incoming = (rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows).combine_chunks()
+        incoming = rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
         maps = [
             f"map_from_entries({column.name}) AS {column.name}"
             for column in TABLES[table].columns
@@ -133,7 +213,8 @@ class Store:
             rows: pl.DataFrame = result.project(", ".join(shown)).pl()
             return rows
         except (duckdb.Error, pl.exceptions.PolarsError) as error:
-            raise UsageError(f"the query failed: {error}") from None
+            remedy = "docs/tables.md lists the tables and their columns"
+            raise UsageError(f"the query failed: {error}", remedy, rule="wrong_query") from None
 
     def tables(self, where: str = "true", parameters: Iterable[object] = ()) -> Tables:
         """Episodes that meet a condition of ours (never of log text), with their messages and steps, ordered by id."""
@@ -163,32 +244,142 @@ class Store:
             yield from episodes_of(self.tables("episode_id IN (SELECT unnest(?))", [batch]))
 
 
+def _remove_spilled(path: Path) -> None:
+    """What a killed process could not hold in memory and left beside the store, which is ours alone now."""
+    for file in path.with_name(f"{path.name}.tmp").glob("duckdb_temp_*"):
+        if file.name.split("_")[2] != str(os.getpid()):
+            file.unlink(missing_ok=True)
+
+
+def own_files(path: Path) -> frozenset[Path]:
+    """A store's file, what DuckDB keeps beside it, and the key of its secrets."""
+    fresh = f".{path.name}.fresh"
+    names = (path.name, f"{path.name}.wal", fresh, f"{fresh}.wal", f"{path.name}.key")
+    return frozenset(path.with_name(name).resolve() for name in names)
+
+
+def _quoted(name: str, mark: str = '"') -> str:
+    return mark + name.replace(mark, 2 * mark) + mark
+
+
+def _lock(file: IO[bytes]) -> bool:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove(path: Path) -> None:
+    """Remove a database that is in nobody's use, with what lies beside it, or a folder."""
+    for file in (path, path.with_name(path.name + ".wal")):
+        if file.is_dir():
+            shutil.rmtree(file)
+        else:
+            file.unlink(missing_ok=True)
+
+
 def _shown(name: str, kind: str) -> str:
-    quoted = '"' + name.replace('"', '""') + '"'
+    quoted = _quoted(name)
     if kind == "BLOB":
         return f"hex({quoted}) AS {quoted}"
     return quoted if not _UNFRAMED.search(kind) else f"{quoted}::VARCHAR AS {quoted}"
 
 
-def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Whatever fails in here because the disk or the memory is full becomes a StoreError that says what to do."""
     try:
-        return duckdb.connect(str(path), read_only=read_only)
-    except duckdb.IOException as error:
-        text = str(error)
-        if "Could not set lock" in text:
-            raise StoreError(
-                str(path),
-                "another process has the store open",
-                f"wait for it to finish ({text.splitlines()[0]})",
-            ) from None
-        raise StoreError(str(path), f"cannot open the store: {text.splitlines()[0]}") from None
-    except duckdb.Error as error:
-        raise StoreError(str(path), f"cannot open the store: {str(error).splitlines()[0]}") from None
+        yield
+    except (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException) as error:
+        raise _failed(path, "cannot write", error) from error
+    except duckdb.OutOfMemoryException as error:
+        reason = f"not enough memory: {_first_line(error)}"
+        raise StoreError(str(path), reason, _MEMORY, rule="out_of_memory") from error
 
 
-def open_store(path: str | Path = DEFAULT_PATH, *, read_only: bool = False, create: bool = True) -> Store:
+def _failed(path: Path, what: str, error: BaseException) -> StoreError:
+    text = f"{what}: {_first_line(error)}"
+    for words, rule, remedy in _SYSTEM:
+        if re.search(words, str(error)):
+            return StoreError(str(path), text, remedy, rule=rule)
+    return StoreError(str(path), text, StoreError.usual_remedy)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0]
+
+
+def _lay_out(con: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Make the tables in an empty file. A DuckDB file of somebody else's is left as it is."""
+    rows = con.sql("SELECT table_name FROM information_schema.tables").fetchall()
+    if "store_version" in {row[0] for row in rows}:
+        return
+    if rows:
+        raise StoreError(str(path), _FOREIGN, _ELSEWHERE, rule="not_a_store")
+    con.execute("BEGIN")
+    con.execute("CREATE TABLE store_version (version INTEGER)")
+    for table in TABLES.values():
+        con.execute(f"CREATE TABLE {table.name} ({', '.join(map(_definition, table.columns))})")
+    con.execute(
+        "CREATE VIEW transitions_latest AS SELECT * FROM transitions WHERE dataset = "
+        "(SELECT dataset FROM datasets ORDER BY created_at DESC, dataset LIMIT 1)"
+    )
+    con.execute("INSERT INTO store_version VALUES (?)", [VERSION])
+    con.execute("COMMIT")
+
+
+def _definition(column: Column) -> str:
+    return f'"{column.name}" {column.type}' + (" USING COMPRESSION zstd" if column.name in LONG_TEXTS else "")
+
+
+def _make(path: Path) -> None:
+    """Put an empty store at a path in one act: half a header, left by a kill or a full disk, could never be opened."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with writing(path), duckdb.connect(str(fresh)) as con:
+            _lay_out(con, path)
+        with suppress(FileExistsError):  # another process was first: its store is as good
+            os.link(fresh, path)
+    except OSError as error:
+        raise _failed(path, "cannot be made", error) from error
+    finally:
+        with suppress(OSError):
+            _remove(fresh)
+
+
+def _connect(
+    path: Path, read_only: bool, wait: float, waiting: Callable[[str], None] | None
+) -> duckdb.DuckDBPyConnection:
+    """Open the file, trying again for `wait` seconds while another process has it."""
+    end = time.monotonic() + wait
+    while True:
+        try:
+            return duckdb.connect(str(path), read_only=read_only)
+        except duckdb.Error as error:
+            if "Could not set lock" not in str(error):
+                raise _failed(path, "cannot open the store", error) from None
+            holder = _HOLDER.search(str(error))
+            who = f"another process{f' (pid {holder[1]})' if holder else ''} has the store open"
+            if time.monotonic() >= end:
+                raise StoreError(str(path), who, _LATER, rule="store_locked") from None
+            if waiting:
+                waiting(f"{path}: {who}; waiting for up to {wait:g} s")
+                waiting = None
+        time.sleep(_RETRY_S)
+
+
+def open_store(
+    path: str | Path = DEFAULT_PATH,
+    *,
+    read_only: bool = False,
+    create: bool = True,
+    wait: float = 0,
+    waiting: Callable[[str], None] | None = None,
+) -> Store:
     """Open a store, creating it when it is not there (unless `read_only` or not `create`).
 
-    Raises StoreError when it is locked by another process, is no store, or has another layout.
+    While another process has it open, tries again for `wait` seconds, and tells `waiting` so once. Raises StoreError when
+    it is still locked then, is no store, or has another layout.
     """
-    return Store(path, read_only=read_only, create=create)
+    return Store(path, read_only=read_only, create=create, wait=wait, waiting=waiting)

@@ -132,7 +132,7 @@ def train(
     shard = load_shards(dataset_path, "train")
     if not shard.size:
         raise UsageError(
-            f"the train split of {dataset_path} is empty", "Ingest more episodes and build again"
+            f"the train split of {dataset_path} is empty", "ingest more episodes and build again"
         )
     job = _Job(config, shard, _validation(Path(dataset_path)), progress)
     with replaced_folder(target) as fresh:

@@ -69,9 +69,9 @@ def _offsets(lengths: Iterable[int]) -> npt.NDArray[np.int64]:
 
 def _rows(member: Member, space: ActionSpace) -> Iterator[dict[str, Any]]:
     episode, origin = member.episode, member.origin
-    mask, mask_kind = space.mask(episode)
-    shown = mask.tolist()
-    for step, state in zip(episode.steps, member.states, strict=False):
+    masks = space.masks(episode)
+    shown = {id(mask.allowed): mask.allowed.tolist() for mask in masks}
+    for step, state, (mask, mask_kind) in zip(episode.steps, member.states, masks, strict=False):
         action_id, valid = _action(step, mask, space)
         last = step.step == len(episode.steps) - 1
         yield {
@@ -92,7 +92,7 @@ def _rows(member: Member, space: ActionSpace) -> Iterator[dict[str, Any]]:
             "policy_id": step.policy_id or episode.policy_id,
             "propensity": step.propensity,
             "propensity_kind": step.propensity_kind,
-            "mask": shown,
+            "mask": shown[id(mask)],
             "mask_kind": mask_kind,
             "locator": step.locator,
             "parent_id": f"{origin.parent_episode_id}/{origin.parents[step.step]}" if origin else None,

@@ -290,6 +290,7 @@ def with_another_future(
     messages = past + [_replace(m, position=cut + i) for i, m in enumerate(later + extra)]
     before = [_unresolved(step, cut, chance) for step in episode.steps[:index]]
     after = [_other_step(step, chance, actions) for step in episode.steps[index:] if chance.random() < 0.7]
+    after = [_replace(step, tools=chance.choice([None, [], list(actions)])) for step in after]
     same_group = episode.steps[index].parallel_group
     first = _replace(_other_step(episode.steps[index], chance, actions), parallel_group=same_group)
     steps = [_replace(step, step=i) for i, step in enumerate([*before, first, *after])]

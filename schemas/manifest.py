@@ -19,6 +19,7 @@ from logforge.schemas.episode import CLARIFY, RESPOND
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, Problem, UnknownName
 
 SCHEMA_VERSION: Final = 1
+_AGAIN = "build the dataset again"
 INVALID: Final = "<invalid>"
 """The id of every logged action outside its mask (a hallucinated tool); no policy may choose it."""
 
@@ -35,8 +36,9 @@ class Vocabulary:
             f"{name!r} is missing" for name in (RESPOND, CLARIFY, INVALID) if name not in self.actions
         ]
         if problems:
+            found = [Problem(what, field="actions") for what in problems]
             raise CheckFailed(
-                "not an action vocabulary", [Problem(what, field="actions") for what in problems]
+                "not an action vocabulary", found, "name the folder of a dataset that holds one"
             )
 
     @classmethod
@@ -110,7 +112,10 @@ class SplitSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """All a reader of the shards has to know. The last six fields are the writer's: `sealed` fills them."""
+    """All a reader of the shards has to know. The last six fields are the writer's: `sealed` fills them.
+
+    `forgotten` counts the episodes that were taken out since the build, and `replaces` is the hash that it had before.
+    """
 
     dataset: str
     actions: tuple[str, ...]
@@ -119,11 +124,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     gamma: float
     spec_hash: str
     config: dict[str, Any]
+    reward: dict[str, Any] = {}
     sources: tuple[SourceRef, ...] = ()
     encoder: EncoderRef | None = None
     mask_kinds: dict[str, int] = {}
     seed: int = 0
     packages: dict[str, str] = {}
+    forgotten: int = 0
+    replaces: str = ""
     schema_version: int = SCHEMA_VERSION
     config_hash: str = ""
     splits: dict[str, SplitSummary] = {}
@@ -134,10 +142,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def __post_init__(self) -> None:
         problems = list(self._problems())
         if problems:
-            raise CheckFailed("not a sound manifest", problems)
+            raise CheckFailed("not a sound manifest", problems, _AGAIN)
         # What is written must be what is read back, or the hash would not hold.
         self._normalise("gamma", float(self.gamma))
         self._normalise("config", json.loads(_text(self.config)))
+        self._normalise("reward", json.loads(_text(self.reward)))
         self._normalise("sources", tuple(sorted(set(self.sources))))
         if self.return_range is not None:
             self._normalise("return_range", (float(self.return_range[0]), float(self.return_range[1])))
@@ -180,15 +189,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         try:
             version = msgspec.json.decode(text, type=_Versioned).schema_version
             if version != SCHEMA_VERSION:
-                raise Mismatch(f"{path}: schema version", SCHEMA_VERSION, version, "Build the dataset again")
+                raise Mismatch(f"{path}: schema version", SCHEMA_VERSION, version, _AGAIN)
             manifest = msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InputError(path, f"not a manifest: {error}") from error
+            raise InputError(path, f"not a manifest: {error}", remedy=_AGAIN) from error
         except CheckFailed as error:
-            raise InputError(path, str(error)) from error
+            raise InputError(path, error.message, remedy=_AGAIN) from error
         if manifest.hash != manifest.content_hash():
             raise Mismatch(
-                f"{path}: hash", manifest.content_hash(), manifest.hash or "none", "It was altered"
+                f"{path}: hash", manifest.content_hash(), manifest.hash or "none", f"{_AGAIN}: it was altered"
             )
         return manifest
 

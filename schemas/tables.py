@@ -32,11 +32,11 @@ SOURCES = Table(
     "one source: a file, or a group of files that a connector claims together",
     _columns("""
         source_id          VARCHAR    hash of the path
-        path               VARCHAR    where it was read, relative to the store's folder when below it
-        format             VARCHAR    the connector that read it; null when none claimed it
+        path               VARCHAR    where it was read, relative to the store's folder when below it; `archive!member` in an archive
+        format             VARCHAR    the connector that read it; null when none claimed it; `archive` for what of an archive is no member's
         connector_version  INTEGER    part of the re-ingest key
-        bytes              UBIGINT    size
-        sha256             VARCHAR    of the bytes; part of the re-ingest key
+        bytes              UBIGINT    size, of what is compressed the unpacked one
+        sha256             VARCHAR    of the bytes as they lie there; of an archive's member, of the archive's hash and the member's name
         settings           VARCHAR    redaction and other ingest settings; part of the re-ingest key
         records            UBIGINT    what the source holds = kept + duplicates + quarantined + skipped
         kept               UBIGINT    records that went into stored episodes
@@ -44,7 +44,7 @@ SOURCES = Table(
         quarantined        UBIGINT    records set aside with a reason
         skipped            UBIGINT    records that are no part of an episode, by a named reason
         skip_reasons       MAP(VARCHAR,UBIGINT)  how many records for each reason
-        redactions         UBIGINT    secrets replaced
+        redactions         UBIGINT    secrets replaced in what was read of it
         ingested_at        TIMESTAMP  UTC
     """),
 )
@@ -79,17 +79,18 @@ EPISODES = Table(
         parent_episode_id     VARCHAR    the episode that started this one (a sub-agent's parent)
         continues_episode_id  VARCHAR    the episode this one resumes
         source_kind           VARCHAR    agent_log, human_demo, random_exploration, synthetic or counterfactual
-        policy_id             VARCHAR    who decided: model and what else identifies the behaviour policy
+        policy_id             VARCHAR    who decided: model, temperature and prompt version (model@t=0.7#prompt:ab12cd34), as far as logged
         model                 VARCHAR    the model's name
         temperature           DOUBLE     sampling temperature
-        prompt_version        VARCHAR    hash or name of the system prompt
-        tools                 VARCHAR[]  the tools offered; null when the log does not say
+        prompt_version        VARCHAR    the log's name of the system prompt, or the hash of its text without dates, ids and the like
+        tools                 VARCHAR[]  the tools offered at the first decision; null when the log does not say
         started_at            TIMESTAMP  first timestamp, UTC
         ended_at              TIMESTAMP  last timestamp, UTC
         ending                VARCHAR    terminal (it truly ended) or truncated (the log stops, the world did not)
         ending_reason         VARCHAR    the evidence
         success               BOOLEAN    the logged outcome; null when there is none
         score                 DOUBLE     the logged final score
+        cost_usd              DOUBLE     US dollars, as logged: the run's own figure, else the sum of its messages'
         reference             VARCHAR    a reference answer (never part of a state)
         metadata              JSON       what else the log says of the episode (never part of a state)
         locator               VARCHAR    where it lies: path:line or path#/json/pointer
@@ -109,7 +110,9 @@ MESSAGES = Table(
         model       VARCHAR    the model that wrote it
         tokens_in   INTEGER    tokens read
         tokens_out  INTEGER    tokens written
+        cost_usd    DOUBLE     US dollars that the model call which wrote it cost, as logged
         locator     VARCHAR    where it lies
+        flags       VARCHAR[]  what is suspect: unicode:KIND (characters taken out) and injection:KIND; null when nothing is
     """),
 )
 
@@ -141,6 +144,8 @@ STEPS = Table(
         locator           VARCHAR  where the call lies
         result_locator    VARCHAR  where the result lies
         decision_key      VARCHAR  names the decision wherever it is logged (resumed sessions carry it along); null without stable ids
+        tools             VARCHAR[]  the tools offered at this decision, where they are not the episode's; null where they are
+        danger            VARCHAR  how the action is dangerous: delete, pay, send, …; null when it is not
     """),
 )
 
@@ -152,6 +157,20 @@ COPIED_DECISIONS = Table(
         episode_id         VARCHAR  the episode it was dropped from; without decisions of its own it is in no other table
         source_id          VARCHAR  the source of that episode
         keeper_episode_id  VARCHAR  the episode it counts in
+    """),
+)
+
+SECRETS = Table(
+    "secrets",
+    "one secret that was taken out of the texts of an episode, or of a row of quarantine",
+    _columns("""
+        source_id   VARCHAR  the source
+        episode_id  VARCHAR  the episode, where there is one
+        kind        VARCHAR  the placeholder that stands in its place, without the brackets
+        rule        VARCHAR  what found it
+        keyed_hash  VARCHAR  the same secret has the same hash; the key lies beside the store
+        count       UBIGINT  how often it was replaced, a text that stands several times counted once
+        locator     VARCHAR  where it lies first
     """),
 )
 
@@ -180,7 +199,7 @@ DATASETS = Table(
         dataset     VARCHAR    NAME
         hash        VARCHAR    of everything the shards hold
         spec_hash   VARCHAR    of the reward spec
-        config      JSON       the build configuration
+        config      JSON       the build configuration, and the file of the reward spec
         created_at  TIMESTAMP  UTC
         path        VARCHAR    folder of the shards
     """),
@@ -265,6 +284,34 @@ EMBEDDINGS = Table(
     """),
 )
 
+SCORER_RESULTS = Table(
+    "scorer_results",
+    "what one scorer gave for one text, cached",
+    _columns("""
+        scorer     VARCHAR    the scorer's name
+        version    VARCHAR    hash of its code version, its parameters and what it was fitted on
+        text_hash  VARCHAR    xxh3-128 of all texts it read, in their order
+        texts      VARCHAR[]  the hash of each of them
+        value      DOUBLE     from 0 to 1; null when it could not be scored
+        spread     DOUBLE     standard deviation of repeated scores; null where there are none
+        reason     VARCHAR    why the value is null
+        source     VARCHAR    the model that an endpoint said it is; null for all other scorers
+    """),
+)
+
+FORGOTTEN = Table(
+    "forgotten",
+    "one name that was forgotten, as a hash: what bears it is not read again",
+    _columns("""
+        request       VARCHAR    key of what the user named; the other rows of a request follow from it
+        kind          VARCHAR    session, source, episode, user or decision
+        key           VARCHAR    SHA-256 of kind/name
+        forgotten_at  TIMESTAMP  UTC
+        episodes      UBIGINT    how many episodes the request took, in its first row (whose key is the request); else null
+        pending       BOOLEAN    true while rows, shards or freed pages of it may be left: the next forget or ingest goes on
+    """),
+)
+
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -275,11 +322,19 @@ TABLES: dict[str, Table] = {
         STEPS,
         COPIED_DECISIONS,
         QUARANTINE,
+        SECRETS,
         DATASETS,
         TRANSITIONS,
         SPLITS,
         CONFLICTS,
         EMBEDDINGS,
+        SCORER_RESULTS,
+        FORGOTTEN,
     )
 }
 """Every table of the store, by name."""
+
+LONG_TEXTS = frozenset(
+    {"content", "thought", "arguments", "result", "task", "reference", "metadata", "detail", "excerpt"}
+)
+"""Columns that hold whole texts. The store compresses them with zstd: a third of the size, and half the cost of writing."""

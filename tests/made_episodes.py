@@ -74,6 +74,7 @@ def episodes(draw: st.DrawFn) -> Episode:
     open_calls: list[str] = []
     for turn in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from(["calls", "results", "speech", "user"]))
+        builder.offer(draw(st.sampled_from([None, None, [], list(TOOLS), list(TOOLS[:1])])))
         if kind == "calls":
             names = draw(st.lists(st.sampled_from([*TOOLS, "made_up"]), min_size=1, max_size=3))
             calls = [

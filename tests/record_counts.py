@@ -60,6 +60,9 @@ def _records_in(row: Any, name: str) -> int:
 
 
 def _spans(row: dict[str, Any]) -> int:
+    if logs := _first(row, "resourceLogs"):
+        scopes = [scope for batch in logs for scope in _first(batch, "scopeLogs")]
+        return sum(len(_first(scope, "logRecords")) for scope in scopes) or 1
     batches = row.get("resourceSpans", row.get("resource_spans"))
     if not isinstance(batches, list):
         return 1

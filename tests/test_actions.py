@@ -25,7 +25,7 @@ def episode(format_name: str, tools: list[str] | None) -> Episode:
 
 
 def allowed(space: ActionSpace, format_name: str, tools: list[str] | None) -> set[str]:
-    mask, _ = space.mask(episode(format_name, tools))
+    (mask, _), *_ = space.masks(episode(format_name, tools))
     return {name for name, on in zip(space.vocabulary.actions, mask, strict=True) if on}
 
 
@@ -38,7 +38,7 @@ def test_a_logged_mask_holds_what_was_offered_and_speech() -> None:
     space = ActionSpace.build(ROWS)
     assert allowed(space, "a", ["book"]) == {"respond", "clarify", "book"}
     assert allowed(space, "a", []) == {"respond", "clarify"}
-    assert space.mask(episode("a", ["book"])).kind == "logged"
+    assert space.masks(episode("a", ["book"]))[0].kind == "logged"
 
 
 def test_an_inferred_mask_holds_every_tool_of_the_format_and_of_no_other() -> None:
@@ -46,12 +46,12 @@ def test_an_inferred_mask_holds_every_tool_of_the_format_and_of_no_other() -> No
     assert allowed(space, "a", None) == {"respond", "clarify", "book", "search"}
     assert allowed(space, "b", None) == {"respond", "clarify", "run"}
     assert allowed(space, "c", None) == {"respond", "clarify"}
-    assert space.mask(episode("a", None)).kind == "inferred"
+    assert space.masks(episode("a", None))[0].kind == "inferred"
 
 
 def test_an_unseen_format_without_a_tool_list_is_refused() -> None:
     with pytest.raises(UnknownName, match="valid: a, b, c"):
-        ActionSpace.build(ROWS).mask(episode("d", None))
+        ActionSpace.build(ROWS).masks(episode("d", None))
 
 
 def test_an_offered_tool_without_an_id_has_no_place_in_the_mask() -> None:
@@ -85,7 +85,7 @@ def test_no_mask_ever_allows_the_invalid_action_and_the_order_of_episodes_does_n
     space = ActionSpace.build(rows)
     assert ActionSpace.build(rows[::-1]) == space
     for format_name, tools, _ in rows:
-        mask = space.mask(episode(format_name, tools)).allowed
+        mask = space.masks(episode(format_name, tools))[0].allowed
         assert not mask[space.vocabulary.invalid]
         assert mask[space.vocabulary.id("respond")]
         assert mask[space.vocabulary.id("clarify")]

@@ -300,8 +300,8 @@ def test_the_ingest_report_counts_repairs_by_kind(store, damaged_logs):
         "names": 1,
         "kinds": {"fence": 1, "name_case": 1, "python_literal": 1, "trailing_comma": 1},
     }
-    assert "repaired 3 arguments: 1 × fence, 1 × python_literal, 1 × trailing_comma" in report.render()
-    assert "repaired 1 names: 1 × name_case" in report.render()
+    assert "repaired 3 arguments: 1 fence · 1 python_literal · 1 trailing_comma" in report.render()
+    assert "repaired 1 name: 1 name_case" in report.render()
     assert store.con.sql(CALLS).fetchall() == [
         ("lookup", '{"key":1}', "repaired", "python_literal", None),
         ("lookup", '{"key":2}', "repaired", "fence", None),

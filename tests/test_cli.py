@@ -113,6 +113,30 @@ def test_explain_walks_back_to_the_line(project):
     assert whole["steps"][0]["locator"] in call("explain", episode).stdout
 
 
+def test_explain_says_what_each_term_read_and_where_it_is_written(project):
+    """By the file's lines while it is what was built with, by the field after that; without the file as well."""
+    episode = call(
+        "sql", "SELECT episode_id FROM transitions_latest ORDER BY 1 LIMIT 1", "--csv"
+    ).stdout.split()[1]
+    step = json.loads(call("explain", f"{episode}:0", "--json").stdout)["steps"][0]
+    terms = {term["name"]: term for term in step["terms"]}
+    assert {name: term["value"] for name, term in terms.items()} == step["reward_terms"]
+    assert set(terms["tool_error"]["inputs"]) == {"result_status"}
+    assert terms["step_cost"]["inputs"] == {}
+    path, _, line = terms["step_cost"]["where"].rpartition(":")
+    assert "step_cost" in (project / path).read_text().splitlines()[int(line) - 1]
+    shown = call("explain", f"{episode}:0").stdout
+    assert f"at {terms['step_cost']['where']}" in shown
+    assert "from result_status = " in shown
+    (project / "reward.yaml").write_text("gamma: 1\nterms: {other: {value: 1}}\n")
+    for file_is_there in (True, False):
+        if not file_is_there:
+            (project / "reward.yaml").unlink()
+        again = json.loads(call("explain", f"{episode}:0", "--json").stdout)["steps"][0]["terms"]
+        assert [term["where"] for term in again] == [f"$.terms.{name}" for name in sorted(terms)]
+        assert [term["inputs"] for term in again] == [terms[name]["inputs"] for name in sorted(terms)]
+
+
 def test_check_finds_a_touched_shard(project):
     assert call("check").exit_code == 0
     file = project / "datasets" / "default" / "train" / "rewards.npy"
@@ -208,7 +232,7 @@ def test_a_dry_run_says_what_would_happen_and_stores_nothing(tmp_path, monkeypat
 def test_sql_refuses_with_a_message(project, query):
     result = call("sql", query)
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("error (wrong_query): ")
     assert not (project / "x.csv").exists()
 
 

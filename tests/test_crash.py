@@ -2,62 +2,145 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import pytest
 
 from conftest import SHARED
+from killing import POINTS, kill_ingest, rows_of
 from logforge.ingestion import ingest
 from logforge.store import Store
 from test_ingest import assert_conserved, content
+from test_resumed import session, turn
 
-KILLS = 12
+KILLS = 200
+ROUND = 20
+"""After so many kills the run is completed and held against a clean one."""
+
+
+class Logs:
+    """A folder of logs that grows: sources that share episodes, resumed and forked sessions, torn lines."""
+
+    def __init__(self, folder, conversation, write_jsonl):
+        self.folder, self.conversation, self.write = folder, conversation, write_jsonl
+
+    def grow(self, state):
+        """Write the logs as they are at a moment; the higher the state, the more there is, and some of it moves."""
+        for number in range(4):
+            rows = [self.conversation(f"{number}/{row}", result="x" * 200) for row in range(3 + state % 3)]
+            shared = [self.conversation(f"shared {row}") for row in range(number, number + 2)]
+            # a copy that leaves its file makes another one the owner
+            self.write(self.folder / f"{number}.jsonl", [*rows, *shared[: 1 + (state + number) % 2]])
+        self.write(self.folder / "a.jsonl", session("a", *range(1, 2 + state % 4), end=99))
+        self.write(self.folder / "b.jsonl", [*session("b", 1, 2), *turn("b", 3 + state % 2)])
+        self.write(self.folder / "fork.jsonl", session("fork", 1, 5))
+        with (self.folder / "b.jsonl").open("a") as file:
+            file.write('{"type": "assistant", "uuid": "to')
 
 
 @pytest.fixture
 def logs(tmp_path, conversation, write_jsonl):
-    """Enough files for an ingest to be killed within."""
-    for number in range(120):
-        rows = [conversation(f"{number}/{row}", result="x" * 200) for row in range(40)]
-        write_jsonl(tmp_path / "logs" / f"{number:03}.jsonl", rows)
-    return tmp_path / "logs"
+    made = Logs(tmp_path / "logs", conversation, write_jsonl)
+    made.grow(0)
+    return made
+
+
+def clean_rows(tmp_path, logs, number):
+    """What one run over the logs as they are leaves in an empty store, and how long it takes."""
+    with Store(tmp_path / f"clean{number}.duckdb") as store:
+        start = time.monotonic()
+        ingest(store, [logs.folder])
+        return rows_of(store), time.monotonic() - start
+
+
+def aim(chance, number, length):
+    """Half of the kills anywhere in the run, the others at a point where something is half done."""
+    point = "anywhere" if number % 2 else POINTS[1 + number // 2 % (len(POINTS) - 1)]
+    spread = length if point == "anywhere" else 0.004
+    return point, chance.uniform(0, spread), chance.randrange(3) if point == "commit" else 0
 
 
 @pytest.mark.slow
-def test_a_killed_ingest_is_completed_by_the_next(tmp_path, logs):
-    with Store(tmp_path / "clean.duckdb") as store:
-        start = time.monotonic()
-        ingest(store, [logs])
-        length = time.monotonic() - start
-        expected = content(store)
-    path = tmp_path / "killed.duckdb"
-    code = (
-        "import logforge.ingestion as module; from logforge.store import Store\n"
-        "module.COMMIT_BYTES = 100_000\n"
-        f"with Store({str(path)!r}) as store:\n    print('go', flush=True)\n    module.ingest(store, [{str(logs)!r}])\n"
-    )
+def test_killed_runs_end_in_the_store_of_one_clean_run(tmp_path, logs):
+    """Files change between the kills, too. After each kill the store is whole: every source is in it as it was at some
+    moment, or not at all."""
     chance = random.Random(7)
-    hit = 0
-    for _ in range(KILLS):
-        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(chance.uniform(0, length))
-            os.kill(process.pid, signal.SIGKILL)
-            hit += process.wait() == -signal.SIGKILL
-        with Store(path) as store:
-            assert_conserved(store)
-            whole = store.con.sql("SELECT count(*) FROM sources").fetchall()[0][0]
-            assert store.con.sql("SELECT count(*) FROM episodes").fetchall() == [(40 * whole,)]
-    assert hit > 0
+    path = tmp_path / "killed.duckdb"
+    hits: Counter[str] = Counter()
+    length = 0.1
+    for number in range(KILLS):
+        if number % 3 == 0:
+            logs.grow(chance.randrange(100))
+        target = aim(chance, number, length)
+        hits[target[0]] += kill_ingest(path, logs.folder, target)
+        if path.exists():
+            with Store(path) as store:
+                assert_conserved(store)
+                assert_whole(store)
+        if number % ROUND == ROUND - 1:
+            expected, length = clean_rows(tmp_path, logs, number)
+            with Store(path) as store:
+                ingest(store, [logs.folder])
+                assert_conserved(store)
+                assert rows_of(store) == expected
+            if number % (2 * ROUND) == ROUND - 1:
+                path.unlink()
+    assert hits.total() > KILLS // 2, hits
+    assert all(hits[point] > KILLS // 40 for point in POINTS), hits
+
+
+def assert_whole(store):
+    """No message, step or copy without its episode, no episode without its messages and its one owner."""
+    queries = (
+        "SELECT episode_id FROM messages ANTI JOIN episodes USING (episode_id)",
+        "SELECT episode_id FROM steps ANTI JOIN episodes USING (episode_id)",
+        "SELECT episode_id FROM episodes ANTI JOIN messages USING (episode_id)",
+        "SELECT episode_id FROM episodes ANTI JOIN (FROM copies WHERE owner) USING (episode_id, source_id)",
+        "SELECT source_id FROM copies ANTI JOIN sources USING (source_id)",
+        "SELECT episode_id FROM copies WHERE owner GROUP BY 1 HAVING count(*) > 1",
+        "SELECT episode_id, position FROM messages GROUP BY ALL HAVING count(*) > 1",
+        "SELECT source_id FROM sources GROUP BY 1 HAVING count(*) > 1",
+        "SELECT source_id FROM sources s WHERE kept <> (SELECT coalesce(sum(records), 0) FROM copies c "
+        "WHERE c.source_id = s.source_id AND owner)",
+    )
+    for query in queries:
+        assert store.con.sql(query).fetchall() == [], query
+
+
+@pytest.mark.parametrize("point", POINTS[1:])
+@pytest.mark.parametrize("delay", [0, 0.001])
+def test_a_kill_at_each_point_is_completed_by_the_next_run(tmp_path, logs, point, delay):
+    expected, _ = clean_rows(tmp_path, logs, 0)
+    path = tmp_path / "killed.duckdb"
+    kill_ingest(path, logs.folder, (point, delay, 0))
     with Store(path) as store:
-        ingest(store, [logs])
-        assert content(store) == expected
+        assert_conserved(store)
+        assert_whole(store)
+        ingest(store, [logs.folder])
+        assert rows_of(store) == expected
+
+
+def test_a_store_killed_in_the_making_is_made_by_the_next_run(tmp_path, logs, monkeypatch):
+    """Half a header could never be opened: the file appears whole or not at all."""
+    path = tmp_path / "s.duckdb"
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("logforge.store._lay_out", kill)
+        with pytest.raises(Killed):
+            Store(path)
+    assert not path.exists()
+    with Store(path) as store:
+        assert ingest(store, [logs.folder]).kept > 0
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared logs are not here")

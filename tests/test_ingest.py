@@ -155,6 +155,24 @@ def test_when_the_owner_drops_an_episode_the_best_copy_takes_over(
     assert (again.read, content(store)) == (0, got)
 
 
+@pytest.mark.parametrize("number", range(4))
+def test_when_the_owners_file_changes_the_owner_is_still_the_best_copy(
+    store, tmp_path, conversation, write_jsonl, number
+):
+    """Its rank depends on its bytes: it may be the best copy no more."""
+    names = ["a.jsonl", "b.jsonl", "c.jsonl"]
+    for name in names:
+        write_jsonl(tmp_path / name, [conversation("shared"), conversation(f"only {name}")])
+    ingest(store, [tmp_path / name for name in names])
+    owner = owner_of(store, "shared")
+    write_jsonl(tmp_path / owner, [conversation("shared"), conversation(f"new {number}")])
+    ingest(store, [tmp_path / owner])
+    with Store(tmp_path / "clean.duckdb") as clean:
+        ingest(clean, [tmp_path / name for name in names])
+        assert content(clean) == content(store)
+    assert_conserved(store)
+
+
 def test_a_run_killed_before_the_copy_took_over_is_completed_by_any_next_run(
     store, tmp_path, conversation, write_jsonl, monkeypatch
 ):
@@ -164,7 +182,7 @@ def test_a_run_killed_before_the_copy_took_over_is_completed_by_any_next_run(
     owner = owner_of(store, "shared")
     write_jsonl(tmp_path / owner, [conversation(f"only {owner}")])
     with monkeypatch.context() as patch:
-        patch.setattr(ingestion, "_successors", lambda *_: [])
+        patch.setattr(ingestion, "_successors", lambda *_: {})
         ingest(store, [tmp_path / owner])
     assert "shared" not in held(store)
     ingest(store, [tmp_path / owner])
@@ -347,9 +365,8 @@ def test_what_is_no_log_is_skipped_with_a_reason(store, tmp_path, conversation, 
     write_jsonl(tmp_path / "logs" / "good.jsonl", [conversation("one")])
     (tmp_path / "logs" / "LICENSE").write_text("do what you like")
     (tmp_path / "logs" / "spec.yaml").write_text("gamma: 1")
-    (tmp_path / "logs" / "old.jsonl.gz").write_bytes(b"\x1f\x8b\x08\x00")
     report = ingest(store, [tmp_path / "logs"])
-    assert report.skip_reasons == {"not_a_log": 2, "compressed": 1}
+    assert report.skip_reasons == {"not_a_log": 2}
     assert report.exit_code(strict=True) == 0
 
 
@@ -413,3 +430,23 @@ def test_the_longer_of_two_states_of_a_session_is_kept(store, tmp_path, order):
         ingest(store, [tmp_path / f"{name}.jsonl"])
     assert store.con.sql("SELECT count(*) FROM messages").fetchall() == [(4,)]
     assert_conserved(store)
+
+
+def test_a_connector_that_fails_at_naming_a_files_companions_costs_that_file_alone(
+    tmp_path, write_jsonl, monkeypatch
+):
+    write_jsonl(tmp_path / "logs" / "a.jsonl", [{"messages": [{"role": "user", "content": "hi"}]}])
+    write_jsonl(tmp_path / "logs" / "bad.jsonl", [{"messages": [{"role": "user", "content": "ho"}]}])
+
+    def companions(self, path):
+        if path.name == "bad.jsonl":
+            raise ValueError("no such name")
+        return []
+
+    monkeypatch.setattr("logforge.connectors.langfuse.Langfuse.companions", companions)
+    with Store(tmp_path / "s.duckdb") as store:
+        ingest(store, [tmp_path / "logs"])
+        assert_conserved(store)
+        rows = store.con.sql("SELECT locator, rule, detail FROM quarantine").fetchall()
+        assert rows == [("logs/bad.jsonl", "connector_failed", "ValueError: no such name")]
+        assert store.con.sql("SELECT kept FROM sources WHERE path = 'logs/a.jsonl'").fetchall() == [(1,)]

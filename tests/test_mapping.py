@@ -85,6 +85,23 @@ def test_results_that_answer_nothing_stay_in_the_metadata(tmp_path):
     assert json.loads(episodes(readings)[0].metadata) == {"data": {"msgs": [None, {"text": "done"}]}}
 
 
+def test_costs_and_tools_of_each_turn(tmp_path):
+    mapping = CHAT + "  cost: $.usd\n  tools: $.menu\nepisode:\n  model: $.model\n  policy: $.who\n"
+    menu = [{"name": "find"}, "pay"]
+    messages = [
+        said("user", "go"),
+        said("assistant", "ok", usd="0.25", menu=["find"]),
+        said("assistant", "so", usd=0.5, menu=menu),
+        said("assistant", "no", usd=-1),
+    ]
+    readings = read(tmp_path, mapping, chat(*messages, model="m", who="prod-v3"), chat(*messages, model="m"))
+    one, other = episodes(readings)
+    assert ([m.cost_usd for m in one.messages], one.cost_usd) == ([None, 0.25, 0.5, None], 0.75)
+    assert one.offered == [["find"], ["find", "pay"], ["find", "pay"], ["find", "pay"]]
+    assert {(r.rule, r.reason) for r in rejects(readings)} == {("bad_value", "messages.cost: no cost")}
+    assert (one.policy_id, other.policy_id) == ("prod-v3", "m")
+
+
 def test_a_later_rows_other_word_is_kept(tmp_path):
     rows = [{"run": 1, "goal": goal, "act": "f", "seed": 7} for goal in ("buy", "buy", "sell")]
     (episode,) = episodes(read(tmp_path, STEPS, *rows))

@@ -149,7 +149,7 @@ def test_damaged_and_foreign_bundles_are_refused(tmp_path):
     folder = made().save(tmp_path / "p")
     weights = (folder / "weights.safetensors").read_bytes()
     (folder / "weights.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
-    with pytest.raises(Mismatch, match="it was altered"):
+    with pytest.raises(Mismatch, match="the weights were altered"):
         load_policy(folder)
     (folder / "weights.safetensors").unlink()
     with pytest.raises(InputError, match="cannot be read"):

@@ -172,3 +172,91 @@ def test_a_resumed_session_whose_keeper_shrinks_is_restored_from_its_file(tmp_pa
         assert kept(store) == [("a", ["1", "2", "3"], None)]
         assert json.loads(json.dumps(sources(store)))[1] == ["logs/b.jsonl", 0, 3]
         assert_conserved(store)
+
+
+# Codex: a fork rewrites the timestamps, and its messages have no ids.
+
+CODEX = {name: f"019a0000-0000-7000-8000-{number:012}" for number, name in enumerate("abcd")}
+
+
+def rollout(name, *items, of=None, copied=(), minute=0):
+    """A session's lines; one that is a fork of another copies that one's headers and items to its beginning."""
+    meta = {"id": CODEX[name], "cwd": "/w"} | ({"forked_from_id": CODEX[of]} if of else {})
+    header = {"type": "session_meta", "payload": meta}
+    rows = [header, *copied, *({"type": "response_item", "payload": item} for item in items)]
+    return [{"timestamp": f"2026-02-03T1{minute}:00:{n:02}.000Z", **row} for n, row in enumerate(rows)]
+
+
+def said(role, text):
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+
+
+def codex_turn(number, call_id=None):
+    name = call_id or f"call_{number:020}"
+    asked = {
+        "type": "function_call",
+        "name": "sh",
+        "arguments": f'{{"command":"echo {number}"}}',
+        "call_id": name,
+    }
+    return [asked, {"type": "function_call_output", "call_id": name, "output": str(number)}]
+
+
+def bare(rows):
+    return [{key: value for key, value in row.items() if key != "timestamp"} for row in rows]
+
+
+HELLO = [said("user", "hi"), said("assistant", "Hello.")]
+ASK = said("user", "go on")
+ABOUT = said("user", "<environment_context>here</environment_context>")
+
+
+def codex_family(write):
+    """A session, a fork from its first call, and one that resumes the fork; each goes on by itself."""
+    parent = rollout(
+        "a", ABOUT, *HELLO, ASK, *codex_turn(1), said("assistant", "Did it."), ASK, *codex_turn(2)
+    )
+    fork = rollout("b", ASK, *codex_turn(3), *codex_turn(4), of="a", copied=bare(parent[:-4]), minute=1)
+    resumed = rollout("c", said("assistant", "More."), of="b", copied=bare(fork), minute=2)
+    return [write("pa", parent), write("fb", fork), write("rc", resumed)]
+
+
+def test_codex_forks_and_resumed_rollouts_count_once(tmp_path, write):
+    _, episodes, counts = in_every_order(tmp_path, codex_family(write))
+    assert episodes == [
+        (CODEX["a"], ["respond", "2"], CODEX["c"]),
+        (CODEX["c"], ["respond", "1", "3", "4", "respond"], None),
+    ]
+    assert [duplicates for _, _, duplicates in counts] == [13, 0, 0]
+
+
+def test_codex_words_alone_are_one_decision_only_within_a_family(tmp_path, write):
+    """Sessions that begin alike by chance are two; the fork of one is not."""
+    first = rollout("a", *HELLO, said("user", "bye"), said("assistant", "Bye."), said("user", "?"), HELLO[1])
+    own = [said("user", "more"), said("assistant", "No.")]
+    files = [
+        write("a", first),
+        write("b", rollout("b", *own, of="a", copied=bare(first[:3]))),
+        write("d", rollout("d", *HELLO)),
+    ]
+    _, episodes, _ = in_every_order(tmp_path, files)
+    found = [(name, len(actions), other) for name, actions, other in episodes]
+    assert found == [(CODEX["a"], 3, None), (CODEX["b"], 1, CODEX["a"]), (CODEX["d"], 1, None)]
+
+
+def test_codex_call_ids_that_are_only_counted_repeat_between_sessions(tmp_path, write):
+    files = [
+        write(name, rollout(name, said("user", f"go {name}"), *codex_turn(1, "call_0")))
+        for name in ("a", "d")
+    ]
+    _, episodes, _ = in_every_order(tmp_path, files)
+    assert [actions for _, actions, _ in episodes] == [["1"], ["1"]]
+
+
+def test_codex_message_ids_name_a_decision_where_they_are_logged(tmp_path, write):
+    first = rollout("a", said("user", "hi"), said("assistant", "Hello.") | {"id": "msg_0123456789abcdef"})
+    copy = [row for row in bare(first) if row["type"] != "session_meta"]
+    files = [write("a", first), write("b", rollout("b", ASK, *codex_turn(1), copied=copy, minute=1))]
+    _, episodes, _ = in_every_order(tmp_path, files)
+    assert episodes == [(CODEX["b"], ["respond", "1"], None)]

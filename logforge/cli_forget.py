@@ -1,0 +1,37 @@
+"""`logforge forget`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from logforge.cli_options import JSON, STORE, WAIT, say, show
+
+
+@click.command()
+@STORE
+@click.option("--session", metavar="ID", help="A session, by the log's own id.")
+@click.option("--source", metavar="PATH", help="A log file, or a folder of them.")
+@click.option("--episode", metavar="ID", help="An episode, by its id or the beginning of it.")
+@click.option("--user", metavar="ID", help="A user, by the log's own id.")
+@click.option("--dry-run", is_flag=True, help="Say what would go; change nothing.")
+@click.option("--revoke", is_flag=True, help="Lift an earlier forget: the next ingest reads it again.")
+@WAIT
+@JSON
+def forget(store: str, dry_run: bool, revoke: bool, wait: float, as_json: bool, **names: Any) -> None:
+    """Remove a session, source, episode or user from the store, its caches and the published datasets, and keep it out.
+
+    Log files are not touched: the report says which of them still hold it.
+
+    \b
+    Example: logforge forget --session 7f3a --dry-run
+    """
+    from logforge import forgetting
+    from logforge.store import open_store
+
+    with open_store(store, create=False, wait=wait, waiting=say) as opened:
+        if revoke:
+            show(forgetting.revoke(opened, **names), as_json)
+        else:
+            show(forgetting.forget(opened, **names, dry_run=dry_run), as_json)

@@ -1,0 +1,54 @@
+"""What was forgotten, as hashes: an ingest that meets it again leaves it out, and nobody can read from the store what it was."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from logforge.schemas.episode import Episode
+
+if TYPE_CHECKING:
+    from logforge.store import Store
+
+Kind = Literal["session", "source", "episode", "user"]
+RULE = "forgotten"
+"""The reason under which records that were forgotten are skipped."""
+
+
+def key_of(kind: str, name: str) -> str:
+    """How a name is remembered: the SHA-256 of its kind and itself."""
+    return hashlib.sha256(f"{kind}/{name}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def keys_in(store: Store) -> frozenset[str]:
+    """The keys of all that was forgotten."""
+    return frozenset(row[0] for row in store.con.sql("SELECT DISTINCT key FROM forgotten").fetchall())
+
+
+def pending(store: Store) -> bool:
+    """Whether something was to be forgotten and is not yet gone, because a run was killed or the disk was full."""
+    return bool(store.con.sql("SELECT 1 FROM forgotten WHERE pending LIMIT 1").fetchall())
+
+
+def is_forgotten(episode: Episode, keys: frozenset[str]) -> bool:
+    """Whether an episode, what it is a part or a continuation of, or a decision it carries along was forgotten."""
+    return bool(keys) and any(key in keys for key in _keys(episode))
+
+
+def names_forgotten(episode_id: str | None, keys: frozenset[str]) -> bool:
+    """Whether this is the id of an episode that was forgotten."""
+    return bool(keys) and episode_id is not None and key_of("episode", episode_id) in keys
+
+
+def _keys(episode: Episode) -> Iterator[str]:
+    for name in (episode.episode_id, episode.parent_episode_id, episode.continues_episode_id):
+        if name is not None:
+            yield key_of("episode", name)
+    for name in {episode.session_id, episode.native_id} - {None}:
+        yield key_of("session", str(name))
+    if episode.user_id is not None:
+        yield key_of("user", episode.user_id)
+    for step in episode.steps:
+        if step.decision_key is not None:
+            yield key_of("decision", step.decision_key)

@@ -1,0 +1,141 @@
+"""Takes forgotten episodes out of published datasets: the shards are written again without them, by their own writer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from logforge.array_rules import ARRAYS
+from logforge.arrays import SplitArrays
+from logforge.conflicts import find_conflicts
+from logforge.forget_report import DatasetLoss
+from logforge.schemas.errors import Mismatch
+from logforge.schemas.manifest import Manifest, SourceRef
+from logforge.shards import MANIFEST, SPLITS, Shard, load_shards, read_manifest, write_dataset
+from logforge.store import Store
+
+_REMEDY = "build it again, or delete its folder, and then forget"
+
+
+def losses(store: Store, episodes: Collection[str]) -> list[DatasetLoss]:
+    """What each dataset loses with these episodes and their augmented copies."""
+    rows = store.con.sql(
+        "SELECT d.dataset, d.path, d.hash, count(DISTINCT t.episode_id), count(*) FROM datasets d "
+        "JOIN transitions t USING (dataset) "
+        "WHERE t.episode_id IN (SELECT unnest($1)) OR split_part(t.parent_id, '/', 1) IN (SELECT unnest($1)) "
+        "GROUP BY ALL ORDER BY 1",
+        params=[sorted(episodes)],
+    ).fetchall()
+    return [DatasetLoss(*row) for row in rows]
+
+
+def check_datasets(store: Store, datasets: Collection[DatasetLoss]) -> None:
+    """Raise Mismatch for a dataset whose folder is not the one that the store's rows tell of: nobody could say which of its
+    rows belong to whom."""
+    for item in datasets:
+        folder = store.path.parent / item.path
+        if not (folder / MANIFEST).is_file():
+            continue
+        manifest = read_manifest(folder)
+        if item.hash not in (manifest.hash, manifest.replaces):
+            raise Mismatch(f"{folder}: dataset", item.hash, manifest.hash, _REMEDY)
+
+
+def drop_from_datasets(store: Store, episodes: Collection[str]) -> None:
+    """Take episodes, and what was made from them, out of the datasets: folders first, then the store's rows of each."""
+    found = losses(store, episodes)
+    check_datasets(store, found)
+    for item in found:
+        with store.transaction():
+            _drop(store, item, episodes)
+
+
+def _drop(store: Store, item: DatasetLoss, episodes: Collection[str]) -> None:
+    rows = store.con.sql(
+        "SELECT * EXCLUDE (dataset) FROM transitions WHERE dataset = ? ORDER BY episode_id, step",
+        params=[item.name],
+    ).pl()
+    parent = pl.col("parent_id").str.split("/").list.first()
+    gone = pl.col("episode_id").is_in(list(episodes)) | parent.is_in(list(episodes)).fill_null(False)
+    ids = rows.filter(gone)["episode_id"].unique()
+    left = rows.filter(~gone)
+    _replace_rows(store, item.name, ids.to_list(), left)
+    folder = store.path.parent / item.path
+    if not (folder / MANIFEST).is_file():
+        return
+    manifest = read_manifest(folder)
+    if manifest.hash == item.hash:  # else a killed run has rewritten it
+        manifest = _rewrite(store, folder, manifest, rows, left)
+    store.con.execute("UPDATE datasets SET hash = ? WHERE dataset = ?", [manifest.hash, item.name])
+
+
+def _replace_rows(store: Store, name: str, ids: list[str], left: pl.DataFrame) -> None:
+    """The store's rows of a dataset without some episodes."""
+    for table in ("transitions", "splits", "quarantine"):
+        store.con.execute(
+            f"DELETE FROM {table} WHERE dataset = ? AND episode_id IN (SELECT unnest(?))", [name, ids]
+        )
+    ((config,),) = store.con.sql("SELECT config FROM datasets WHERE dataset = ?", params=[name]).fetchall()
+    conflicts = find_conflicts(left, json.loads(config)["epsilon"])
+    store.con.execute("DELETE FROM conflicts WHERE dataset = ?", [name])
+    store.insert("conflicts", conflicts.with_columns(dataset=pl.lit(name)))
+
+
+def _rewrite(
+    store: Store, folder: Path, manifest: Manifest, rows: pl.DataFrame, left: pl.DataFrame
+) -> Manifest:
+    """Write the dataset's folder again with the episodes that are left."""
+    kept = set(left["episode_id"])
+    splits = {}
+    for split in SPLITS:
+        shard = load_shards(folder, split)
+        ids = rows.filter(pl.col("split") == split)["episode_id"].unique(maintain_order=True).to_list()
+        if len(ids) != shard.episode_count:
+            raise Mismatch(f"{folder}: episodes of {split!r}", len(ids), shard.episode_count, _REMEDY)
+        splits[split] = without(shard, np.array([name in kept for name in ids], np.bool_))
+    before = sum(summary.episodes for summary in manifest.splits.values())
+    after = sum(arrays.episode_count for arrays in splits.values())
+    changed = msgspec.structs.replace(
+        manifest,
+        sources=_sources(store, kept, manifest),
+        mask_kinds=dict(left.group_by("mask_kind").len().iter_rows()),
+        forgotten=manifest.forgotten + before - after,
+        replaces=manifest.hash,
+    )
+    extra = {
+        name: (folder / name).read_bytes() for name in manifest.checksums if name.split("/")[0] not in SPLITS
+    }
+    return write_dataset(folder, splits, changed, extra)
+
+
+def _sources(store: Store, kept: set[str], manifest: Manifest) -> tuple[SourceRef, ...]:
+    """The sources without those of the store that hold no episode of the dataset any more."""
+    found = store.con.sql("SELECT s.sha256, e.episode_id FROM sources s JOIN episodes e USING (source_id)")
+    hashes = {"used": set(), "other": set()}  # type: dict[str, set[str]]
+    for sha256, name in found.fetchall():
+        hashes["used" if name in kept else "other"].add(sha256)
+    gone = hashes["other"] - hashes["used"]
+    return tuple(source for source in manifest.sources if source.sha256 not in gone)
+
+
+def without(shard: Shard, kept: np.ndarray[Any, np.dtype[np.bool_]]) -> SplitArrays:
+    """The arrays of the episodes that are kept."""
+    steps = np.repeat(kept, np.diff(shard.episode_offsets))
+    rows = np.repeat(kept, np.diff(shard.observation_offsets))
+    chosen = {"N": steps, "E": kept, "N+E": rows}
+    arrays = {
+        name: getattr(shard, name)[chosen[spec.shape.split(", ")[0]]]
+        for name, spec in ARRAYS.items()
+        if spec.shape != "E+1"
+    }
+    arrays["groups"] = np.unique(arrays["groups"], return_inverse=True)[1].astype(np.int32)
+    lengths = np.diff(shard.episode_offsets)[kept]
+    for name, size in (("episode_offsets", lengths), ("observation_offsets", lengths + 1)):
+        arrays[name] = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    return SplitArrays(**arrays)

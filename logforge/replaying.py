@@ -1,0 +1,128 @@
+"""Reads again the sources from which something was set aside, after what was wrong has been put right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from logforge.ingestion import read_again
+from logforge.progress import Tick, silent
+from logforge.quarantine import choice
+from logforge.schemas.rules import remedy_of
+from logforge.store import Store
+from logforge.tabulate import WIDTH, Count, listed, plural, table
+
+_RULES = 6
+"""Of so many rules the change is shown."""
+
+
+class Change(NamedTuple):
+    """How much a rule set aside in the sources read again, before and after."""
+
+    rule: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What reading again brought. `gone` are sources whose files are not there any more; they stay as they are."""
+
+    read: int
+    rescued: int
+    """Records that are kept now and were not before."""
+    changes: tuple[Change, ...]
+    gone: tuple[str, ...]
+
+    def exit_code(self) -> int:
+        """1 when there was something to mend and nothing got better, else 0."""
+        better = self.rescued > 0 or any(change.after < change.before for change in self.changes)
+        return int(bool(self.changes or self.gone) and not better)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        changes = [{**change._asdict(), "remedy": remedy_of(change.rule)} for change in self.changes]
+        return {"read": self.read, "rescued": self.rescued, "changes": changes, "gone": list(self.gone)}
+
+    def render(self) -> str:
+        """For people: what was rescued and what is left, by rule, with what is left to do."""
+        if not self.read and not self.gone:
+            return "nothing to replay: nothing is set aside here"
+        before = sum(change.before for change in self.changes)
+        after = sum(change.after for change in self.changes)
+        lines = [
+            f"{plural(self.read, 'source')} read again: {plural(self.rescued, 'record')} rescued; "
+            f"set aside {before:,} before, {after:,} now"
+        ]
+        if self.changes:
+            rows = [(c.rule, Count(c.before), Count(c.after)) for c in self.changes[:_RULES]]
+            lines.append(table(("rule", "before", "now"), rows))
+            lines += listed("also: ", [c.rule for c in self.changes[_RULES:]], "more rules: --json lists all")
+        for change in self.changes[:_RULES]:
+            lines += wrap(f"→ {change.rule}: {remedy_of(change.rule)}", WIDTH) if change.after else []
+        return "\n".join(lines + listed("gone, kept as it was: ", self.gone, "more: --json lists all"))
+
+
+def replay(
+    store: Store,
+    *,
+    rule: str | None = None,
+    source: str | Path | None = None,
+    format: str | None = None,
+    mapping: str | Path | None = None,
+    workers: int = 1,
+    progress: Tick = silent,
+) -> Replay:
+    """Read the sources again from which something was set aside, each in one transaction in place of its rows.
+
+    Their bytes may be the same: the fix may be a newer connector, an installed extra or a `mapping`, as well as an edited
+    file. `rule` and `source` (a path) choose among them; the other arguments are those of `ingest`. Raises UnknownName,
+    UsageError or SpecError for what cannot be chosen, StoreError when the store cannot be written.
+    """
+    chosen = choice(store, rule, source)
+    found = store.con.sql(
+        "SELECT DISTINCT s.source_id, s.path, s.settings FROM quarantine q JOIN sources s ON s.source_id = q.source_id "
+        f"WHERE q.level <> 'transition' AND {chosen.where} ORDER BY s.path",
+        params=chosen.values or None,
+    ).fetchall()
+    before = _standing(store)
+    settings = {path: given for _, path, given in found}
+    done = read_again(store, settings, format=format, mapping=mapping, workers=workers, progress=progress)
+    after = _standing(store)
+    scope = done | {identifier for identifier, _, _ in found if identifier not in after.kept}
+    rescued = sum(after.kept[identifier] - before.kept[identifier] for identifier in scope)
+    gone = tuple(path for identifier, path, _ in found if identifier not in scope)
+    return Replay(len(scope), max(0, rescued), _changes(before, after, scope), gone)
+
+
+class _Standing(NamedTuple):
+    """Records kept by source, and things set aside by source and rule."""
+
+    kept: Counter[str]
+    aside: Counter[tuple[str, str]]
+
+
+def _standing(store: Store) -> _Standing:
+    kept = store.con.sql("SELECT source_id, kept::BIGINT FROM sources").fetchall()
+    aside = store.con.sql(
+        "SELECT source_id, rule, count(*) FROM quarantine WHERE level <> 'transition' GROUP BY 1, 2"
+    ).fetchall()
+    return _Standing(Counter(dict(kept)), Counter({(source, rule): n for source, rule, n in aside}))
+
+
+def _changes(before: _Standing, after: _Standing, scope: Collection[str]) -> tuple[Change, ...]:
+    was, now = (_by_rule(standing, scope) for standing in (before, after))
+    changes = [Change(rule, was[rule], now[rule]) for rule in was | now]
+    return tuple(sorted(changes, key=lambda change: (-change.before, -change.after, change.rule)))
+
+
+def _by_rule(standing: _Standing, scope: Collection[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for (source, rule), number in standing.aside.items():
+        if source in scope:
+            counts[rule] += number
+    return counts

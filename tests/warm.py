@@ -1,0 +1,11 @@
+"""What a process forked for a kill need not do itself: everything imported, the scanner for secrets built, no store open."""
+
+from __future__ import annotations
+
+import logforge.forgetting
+import logforge.ingestion  # noqa: F401
+from logforge.connectors import registry
+from logforge.redaction import redact
+
+registry()
+redact("password = hunter2hunter2")
