@@ -179,7 +179,7 @@ class CreditReport:
                 )
                 for r in rows.to_dicts()
             ]
-            lines += ["", table((title, "action", "step", "success", "where"), shown)]
+            lines += ["", table((title, "action", "step", "success", "where"), shown, limit=160)]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines + ([f"wrote {self.file}"] if self.file else []))
 

@@ -32,7 +32,8 @@ whole AS (  -- the episodes that have steps; a number for each, since windows ov
 _KNOWN = """\
 known AS (  -- what the log says; what cannot be there is the text 'none', what is missing is null
   SELECT
-    s.episode_id, e.episode, s.step, s.step = e.last AS is_last, FALSE AS final, s.kind, s.action, s.arguments, s.arguments_status, s.action_valid,
+    s.episode_id, e.episode, s.step, s.step = e.last AS is_last,
+    s.step = e.last AND e.ending = 'terminal' AS is_end, FALSE AS final, s.kind, s.action, s.arguments, s.arguments_status, s.action_valid,
     CASE WHEN s.kind = 'tool' THEN s.result ELSE '' END AS result,
     CASE WHEN s.kind = 'tool' THEN s.result_status ELSE 'none' END AS result_status,
     CASE
@@ -45,14 +46,15 @@ known AS (  -- what the log says; what cannot be there is the text 'none', what 
     CASE WHEN isfinite(e.score) THEN e.score END AS score,
     e.format, e.source_kind, e.ending, e.ending_reason, e.task_id, e.model,
     coalesce(s.policy_id, e.policy_id) AS policy_id, e.n_steps, e.calls, e.calls_that_worked, e.last_call_status,
-    hash(s.action, s.arguments) AS call, hash(s.result) AS answer{turn}
+    hash(s.action, s.arguments) AS call,
+    CASE WHEN s.kind = 'tool' AND s.result_status = 'ok' THEN hash(s.result) END AS answer{turn}
   FROM {steps} AS s JOIN whole AS e USING (episode_id){joins}{final}
 )"""
 _FIRST_OF_TURN = "(SELECT *, row_number() OVER (PARTITION BY episode_id, position ORDER BY step) = 1 AS first_of_turn FROM steps)"
 _FINAL = """
   UNION ALL BY NAME  -- the state after the last step, for potentials
   SELECT
-    episode_id, episode, last + 1 AS step, FALSE AS is_last, TRUE AS final, success, format, source_kind, ending,
+    episode_id, episode, last + 1 AS step, FALSE AS is_last, FALSE AS is_end, TRUE AS final, success, format, source_kind, ending,
     ending_reason, task_id, model, policy_id, n_steps
   FROM whole"""
 _REPLIES = """\
@@ -158,8 +160,8 @@ def _loop(name: str, source: str, detectors: Detectors) -> str:
 
 
 def _news(name: str, source: str, detectors: Detectors) -> str:
-    first = "step = min(step) OVER (PARTITION BY episode, result_status, answer)"
-    return stage(name, source, [f"kind = 'tool' AND result_status = 'ok' AND {first} AS is_news"])
+    first = "step = min(step) OVER (PARTITION BY episode, answer)"
+    return stage(name, source, [f"answer IS NOT NULL AND {first} AS is_news"])
 
 
 def _progress(name: str, source: str, detectors: Detectors) -> str:
@@ -214,16 +216,16 @@ def _closed(name: str, source: str, detectors: Detectors) -> str:
         *(["came_back"] if detectors.came_back else []),
     ]
     closed = "\n      OR ".join(reasons)
-    when = f"CASE WHEN is_last AND ending = 'terminal' THEN\n      {closed}\n    ELSE FALSE END AS premature_close"
+    when = f"CASE WHEN is_end THEN\n      {closed}\n    ELSE FALSE END AS premature_close"
     return stage(name, source, [when])
 
 
 _DETECTORS: tuple[tuple[str, str, Callable[[str, str, Detectors], str]], ...] = (
-    ("looping", "loop", _loop),
-    ("news", "no_progress", _news),
-    ("progress", "no_progress", _progress),
     ("met", "completeness", _met),
     ("returners", "came_back", _returning),
     ("closed", "premature_close", _closed),
+    ("looping", "loop", _loop),
+    ("news", "no_progress", _news),
+    ("progress", "no_progress", _progress),
 )
 """The stage of each detector that needs one, in the order they build on each other."""

@@ -14,7 +14,7 @@ from logforge.expressions import Expression, text_literal
 from logforge.reward_inputs import input_stages, stage
 from logforge.schemas.reward import Detectors, RewardSpec, Term
 
-_AT = {"step": "TRUE", "end": "is_last", "terminal": "is_last AND ending = 'terminal'"}
+_AT = {"step": "TRUE", "end": "is_last", "terminal": "is_end"}
 _EARLIER = "earlier AS (PARTITION BY episode ORDER BY step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 _EPISODE = "episode AS (PARTITION BY episode ORDER BY step)"
 
@@ -154,7 +154,7 @@ def _potential(term: Term) -> str:
 def _difference(name: str, term: Term, gamma: float) -> str:
     """Ng, Harada and Russell 1999: γΦ(s′) − Φ(s) leaves the optimal policy as it is. Φ is 0 where the episode truly ended."""
     phi = _clipped(f"phi_{name}", term)
-    after = f"CASE WHEN is_last AND ending = 'terminal' THEN 0e0 ELSE lead({phi}) OVER episode END"
+    after = f"CASE WHEN is_end THEN 0e0 ELSE lead({phi}) OVER episode END"
     return f"{_double(gamma)} * {after} - {phi}"
 
 
