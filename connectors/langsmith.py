@@ -18,7 +18,7 @@ from logforge.connectors.growing import Growing
 from logforge.connectors.identity import native_or_content
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.langsmith_runs import Run, Runs, answers_of, is_run, messages_of
-from logforge.connectors.openai_messages import add_message, message_name, offer_requested
+from logforge.connectors.openai_messages import add_requested, message_name, offer_requested
 from logforge.connectors.rows import close, first_number, first_user_text, reject
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
@@ -147,15 +147,12 @@ def _add_conversation(builder: EpisodeBuilder, chain: list[Run]) -> None:
 
 
 def _add(builder: EpisodeBuilder, message: Any, where: str, told: Run | None) -> None:
-    before = len(builder.messages)
-    if told is not None:
-        offer_requested(builder, _settings(told))
-    add_message(builder, message, where)
-    if told is None or len(builder.messages) == before or builder.messages[-1].role != "assistant":
+    answer = add_requested(builder, message, where, None if told is None else _settings(told))
+    if told is None or answer is None:
         return
     asked, said = told.tokens
     builder.messages[-1] = msgspec.structs.replace(
-        builder.messages[-1],
+        answer,
         model=_model(told),
         tokens_in=count_or_none(asked),
         tokens_out=count_or_none(said),

@@ -20,7 +20,7 @@ from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.outcome import FINISHING
 from logforge.connectors.ratings import rating_of
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
-from logforge.schemas.episode import Ending, Episode, Reading, Reject
+from logforge.schemas.episode import Ending, Episode, Message, Reading, Reject
 
 ROLES = frozenset({"system", "developer", "user"})
 SESSION_KEYS = ("session_id", "conversation_id", "thread_id")
@@ -325,6 +325,18 @@ def message_name(message: Any) -> str:
     ]
     text = text_of(message.get("content")) or ""
     return canonical([message.get("role"), text, calls, message.get("tool_call_id")])
+
+
+def add_requested(
+    builder: EpisodeBuilder, message: Any, where: str, request: dict[str, Any] | None
+) -> Message | None:
+    """Add a message. Returns the answer to a known request, whose tools are offered with it; None for any other message."""
+    begin = len(builder.messages)
+    if request is not None:
+        offer_requested(builder, request)
+    add_message(builder, message, where)
+    is_answer = len(builder.messages) > begin and builder.messages[-1].role == "assistant"
+    return builder.messages[-1] if is_answer and request is not None else None
 
 
 def offer_requested(builder: EpisodeBuilder, request: dict[str, Any]) -> None:

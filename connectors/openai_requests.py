@@ -25,7 +25,7 @@ from logforge.connectors.content import (
 from logforge.connectors.decision_keys import is_unique, keyed
 from logforge.connectors.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
 from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import SESSION_KEYS, add_message, message_name, offer_requested
+from logforge.connectors.openai_messages import SESSION_KEYS, add_requested, message_name, offer_requested
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text
 from logforge.schemas.episode import Ending, Reading
 
@@ -161,13 +161,10 @@ def _set_aside(builder: EpisodeBuilder, exchange: Exchange) -> None:
 
 def _add(builder: EpisodeBuilder, message: Any, where: str, told: Exchange | None) -> None:
     """Add a message; an answer with what its response told."""
-    begin = len(builder.messages)
-    if told is not None:
-        offer_requested(builder, _settings(told))
-    add_message(builder, message, where)
-    if told is None or len(builder.messages) == begin or builder.messages[-1].role != "assistant":
+    said = add_requested(builder, message, where, None if told is None else _settings(told))
+    if told is None or said is None:
         return
-    response, said = told.response, builder.messages[-1]
+    response = told.response
     usage = response["usage"] if isinstance(response.get("usage"), dict) else {}
     cost = cost_or_none(usage.get("cost"))
     builder.messages[-1] = msgspec.structs.replace(

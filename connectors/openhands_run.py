@@ -232,13 +232,20 @@ class Run:
 
     def ending(self, error: str | None = None) -> tuple[Ending, str]:
         """Whether the run came to its end, by the harness's error, the last action, or the agent's state."""
-        if error is not None:
-            return "truncated", f"error: {error[:80]}"
-        if self._ends is not None:
-            return self._ends
-        if self.builder.ends_unanswered:
-            return "truncated", "last call is unanswered"
-        return "truncated", "the log stops before the agent finishes"
+        return ending_of(self.builder, self._ends, error)
+
+
+def ending_of(
+    builder: EpisodeBuilder, said: tuple[Ending, str] | None, error: str | None
+) -> tuple[Ending, str]:
+    """How a run ended: by the harness's error, by what its log said last, else it just stops."""
+    if error is not None:
+        return "truncated", f"error: {error[:80]}"
+    if said is not None:
+        return said
+    if builder.ends_unanswered:
+        return "truncated", "last call is unanswered"
+    return "truncated", "the log stops before the agent finishes"
 
 
 def _verdict(event: dict[str, Any], is_error: bool) -> tuple[bool | None, ResultStatus | None]:

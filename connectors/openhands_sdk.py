@@ -13,6 +13,7 @@ from logforge.connectors.builder import Call, EpisodeBuilder
 from logforge.connectors.content import bad_part, first_text, micros, place_of, text_of, text_or_none
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.openai_messages import tool_names
+from logforge.connectors.openhands_run import ending_of
 from logforge.schemas.episode import Ending, ResultStatus
 
 _ANSWERS = frozenset({"ObservationEvent", "AgentErrorEvent", "UserRejectObservation"})
@@ -149,13 +150,7 @@ class SdkRun:
 
     def ending(self, error: str | None = None) -> tuple[Ending, str]:
         """Whether the run came to its end, by the harness's error, the last state, or the last decision."""
-        if error is not None:
-            return "truncated", f"error: {error[:80]}"
-        if self._ends is not None:
-            return self._ends
-        if self.builder.ends_unanswered:
-            return "truncated", "last call is unanswered"
-        return "truncated", "the log stops before the agent finishes"
+        return ending_of(self.builder, self._ends, error)
 
 
 def _thought(part: dict[str, Any]) -> str | None:
