@@ -27,7 +27,7 @@ class AgentDojo:
     """AgentDojo's `runs/PIPELINE/SUITE/USER_TASK/ATTACK/INJECTION.json`."""
 
     name = "agentdojo"
-    version = 2
+    version = 3
     record = "one run: the document"
     fills = ("outcome", "thoughts")
 
@@ -97,11 +97,11 @@ def _add_turn(builder: EpisodeBuilder, message: dict[str, Any], where: str) -> N
         thoughts = [part for part in content if object_or_empty(part).get("type") in _THINKING]
         content = [part for part in content if object_or_empty(part).get("type") not in _THINKING]
         thought = "\n".join(part_text(part) for part in thoughts) or None
-    calls = calls_of(message, where, builder.rejects)
+    calls, text = calls_of(message, where, builder.rejects), text_of(content or None)
     if message.get("tool_calls") and not calls:
-        builder.message("assistant", text_of(content), where, thought=thought)
+        builder.message("assistant", text, where, thought=thought)
     else:
-        builder.turn(text_of(content), calls, where, thought=thought)
+        builder.turn(text, calls, where, thought=thought)
 
 
 def _add_result(builder: EpisodeBuilder, message: dict[str, Any], where: str) -> None:

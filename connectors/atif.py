@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
@@ -42,7 +42,7 @@ class Atif:
     """ATIF documents, as Harbor and others write them."""
 
     name = "atif"
-    version = 2
+    version = 3
     record = "one trajectory: the document, a line or an array element; and the trial's result beside it"
     fills = ("score", "rewards", "tools", "thoughts", "tokens", "cost", "times")
 
@@ -203,7 +203,7 @@ class _Trajectory:
             "cost_usd": cost_or_none(metrics.get("cost_usd")),
         }
         place = _first(step.get("message"), f"{where}/message") if text else where
-        reward = first_number(metrics, "reward")
+        reward = first_number(_object(metrics.get("extra")) | metrics, "reward")
         if calls or (text and not listed):
             self.builder.turn(text, calls, place, reward=reward, **more)
             return len(calls)
@@ -282,12 +282,15 @@ class _Trajectory:
             self.details.append({"step_id": step.get("step_id")} | kept)
 
     def ending(self, row: dict[str, Any], trial: Trial | None) -> tuple[Ending, str]:
-        """A trajectory that goes on elsewhere is cut, as is one that the harness stopped; a call that finishes, or the
-        agent's last word, is an end."""
+        """A trajectory that goes on elsewhere is cut, as is one that the harness stopped; else it ended as its `extra` says, or
+        with a call that finishes or the agent's last word."""
         if row.get("continued_trajectory_ref") is not None:
             return "truncated", "continued in another trajectory"
         if trial is not None and trial.stopped_by is not None:
             return "truncated", f"stopped: {trial.stopped_by[:60]}"
+        told = _object(row.get("extra"))
+        if told.get("ending") in get_args(Ending):
+            return told["ending"], text_or_none(told.get("ending_reason")) or "as the trajectory's extra says"
         if self.builder.last_action in FINISHING:
             return "terminal", f"the last action is {self.builder.last_action}"
         if self.builder.ends_unanswered:

@@ -80,6 +80,7 @@ class _Open(msgspec.Struct, frozen=True, gc=False):
     tools: list[str] | None = None
     valid: bool = False
     """Valid whatever the list says."""
+    propensity: float | None = None
 
 
 _MISSING = _Result(None, "missing", None, -1, None, None, "")
@@ -128,12 +129,14 @@ class EpisodeBuilder:
         kind: StepKind | None = None,
         arguments: Any = None,
         reward: float | None = None,
+        propensity: float | None = None,
         **more: Any,
     ) -> int:
         """Add an assistant turn: one step per call, or one respond/clarify step when it calls nothing.
 
         Without calls, `kind` overrides the rule that tells respond from clarify, and `arguments` may carry what the
-        log says of the utterance (a label, say). `reward` is the whole turn's. Returns the message's position.
+        log says of the utterance (a label, say). `reward` is the whole turn's; so is `propensity`, which says nothing
+        of a step where the turn decided several. Returns the message's position.
         """
         position = len(self.messages)
         self.messages.append(Message(position, "assistant", content, locator, **more))
@@ -142,9 +145,10 @@ class EpisodeBuilder:
             parsed = parse_arguments(arguments)
             self._steps.append(
                 _Open(
-                    position, said, said, locator, parsed, arguments, None, None, None, reward, self._offered
+                    position, said, said, locator, parsed, arguments, None, None, None, reward, self._offered,
+                    propensity=propensity,
                 )
-            )
+            )  # fmt: skip
             return position
         self._waiting = []
         group = None
@@ -152,10 +156,19 @@ class EpisodeBuilder:
             group, self._groups = self._groups, self._groups + 1
         for call in calls:
             # what a turn earned is earned once, and known after its last call
-            self._call(call, position, group, locator, reward if call is calls[-1] else None)
+            earned, chance = reward if call is calls[-1] else None, propensity if group is None else None
+            self._call(call, position, group, locator, earned, chance)
         return position
 
-    def _call(self, call: Call, position: int, group: int | None, locator: str, reward: float | None) -> None:
+    def _call(
+        self,
+        call: Call,
+        position: int,
+        group: int | None,
+        locator: str,
+        reward: float | None,
+        propensity: float | None,
+    ) -> None:
         index = len(self._steps)
         self._steps.append(
             _Open(
@@ -171,6 +184,7 @@ class EpisodeBuilder:
                 reward,
                 self._offered,
                 call.offered,
+                propensity,
             )
         )
         self._waiting.append(index)
@@ -374,6 +388,8 @@ class EpisodeBuilder:
             latency_s=result.latency_s,
             parallel_group=step.group,
             proposed_action=proposed,
+            propensity=step.propensity,
+            propensity_kind="missing" if step.propensity is None else "logged",
             logged_reward=step.reward if result.reward is None else result.reward,
             result_locator=result.locator if answered else None,
             repair=repair,

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from logforge.connectors.base import Head, Source, at, excerpt, too_deep
 from logforge.connectors.builder import EpisodeBuilder, episode_id
 from logforge.connectors.content import text_or_none
-from logforge.connectors.gemini_turns import add_message
+from logforge.connectors.decision_keys import keyed
+from logforge.connectors.gemini_turns import NOTICES, add_message
 from logforge.connectors.google_parts import CallOrder, read_parts, value_of
 from logforge.connectors.identity import is_uuid, native_or_content
 from logforge.connectors.jsontext import canonical
@@ -30,7 +31,7 @@ class GeminiCli:
     """Gemini CLI's session files."""
 
     name = "gemini_cli"
-    version = 2
+    version = 3
     record = "the document: one session; in a file of appended lines, one line"
     fills = ("thoughts", "tokens", "times")
 
@@ -154,8 +155,15 @@ def _episode(session: _Session, source: Source, records: int, cut: bool) -> Iter
     builder = CallOrder()
     notices: list[Any] = []
     states: set[str] = set()
+    ids: dict[int, str] = {}
     for entry in session.entries.values():
-        states |= add_message(builder, entry.message, entry.locator, notices)
+        begin = len(builder.messages)
+        found = add_message(builder, entry.message, entry.locator, notices)
+        if len(builder.messages) > begin and (own := text_or_none(value_of(entry.message, "id"))):
+            ids[begin] = own
+        # what went on below was not waited for
+        kind = text_or_none(value_of(entry.message, "type"))
+        states = states if kind in NOTICES else found
     native = text_or_none(session.header.get("sessionId"))
     last = list(session.entries.values())[-1].message if session.entries else None
     ending, reason = _ending(builder, last, cut, states)
@@ -183,7 +191,7 @@ def _episode(session: _Session, source: Source, records: int, cut: bool) -> Iter
             | ({"notices": notices} if notices else {})
         ),
     )
-    yield from close(builder, episode)
+    yield from keyed(close(builder, episode), ids)
 
 
 def _ending(builder: EpisodeBuilder, last: Any, cut: bool, states: set[str]) -> tuple[Ending, str]:

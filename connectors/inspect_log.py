@@ -29,7 +29,7 @@ class InspectJson:
     """Inspect logs as JSON documents."""
 
     name = "inspect_json"
-    version = 2
+    version = 3
     record = "one element of `samples`: an item in one epoch"
     fills = ("outcome", "score", "tools", "thoughts", "tokens", "latency", "times")
 
@@ -56,7 +56,7 @@ class InspectEval:
 
     def __init__(self) -> None:
         # An archive that could not be read is read again once inspect_ai is there: its version is another then.
-        self.version = 4 if _knows_zstd() or find_spec("inspect_ai") else 3
+        self.version = 6 if _knows_zstd() or find_spec("inspect_ai") else 5
 
     def sniff(self, head: Head) -> float:
         """A zip archive with a header or a journal, or one cut off after the journal's beginning."""

@@ -14,7 +14,9 @@ from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
 from logforge.connectors.content import micros, text_of, text_or_none
 from logforge.connectors.identity import task_group
 from logforge.connectors.inner import object_or_empty
-from logforge.connectors.inspect_talk import Attachments, Talk
+from logforge.connectors.inspect_agents import agents_of
+from logforge.connectors.inspect_children import read_agents
+from logforge.connectors.inspect_talk import CUT, Attachments, Talk, stop_reason
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.rows import close, first_number, first_user_text, reject
 from logforge.schemas.episode import Ending, Episode, Reading
@@ -25,19 +27,21 @@ _ELSEWHERE = frozenset(
     {"messages", "events", "events_data", "attachments", "transcript", "input", "store", "timelines"}
 )
 """Fields of a sample that are no metadata: what was said, the full transcript, and the solver's own state."""
-_CUT = {"max_tokens": "the model's output limit", "model_length": "the model's context is full"}
 _LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 def read_sample(sample: Any, locator: str, header: dict[str, Any], format_name: str) -> Iterator[Reading]:
-    """The episode of a sample. `header` is the log around it: `eval`, `plan`, `status`."""
+    """The episode of a sample, and those of the agents inside it. `header` is the log around it: `eval`, `plan`, `status`."""
     if not isinstance(sample, dict) or not isinstance(sample.get("messages"), list):
         yield reject(locator, "a sample without a list of `messages`", "", sample)
         return
-    talk = Talk(sample, locator)
+    agents = agents_of(sample, locator)
+    talk = Talk(sample, locator, frozenset(made for agent in agents for made in agent.made))
     for index, message in enumerate(sample["messages"]):
         talk.add(message, at(locator, f"/messages/{index}"))
-    yield from close(talk.builder, _episode(talk, sample, locator, header, format_name))
+    episode = _episode(talk, sample, locator, header, format_name)
+    yield from close(talk.builder, episode)
+    yield from read_agents(agents, sample, locator, episode, _FAMILY)
 
 
 def _episode(
@@ -88,14 +92,14 @@ def first_score(sample: dict[str, Any]) -> float | None:
 def _ending(builder: EpisodeBuilder, sample: dict[str, Any], header: dict[str, Any]) -> tuple[Ending, str]:
     """A limit, an error or a cut answer stopped it; else it ended when it was scored or the agent had the last word."""
     limit, error = object_or_empty(sample.get("limit")), object_or_empty(sample.get("error"))
-    stop = _stop_reason(sample)
+    stop = stop_reason(object_or_empty(sample.get("output")))
     scored = bool(sample.get("scores") or sample.get("score"))
     if limit:
         return "truncated", f"limit: {text_or_none(limit.get('type'))} ({text_or_none(limit.get('limit'))})"
     if error:
         return "truncated", f"error: {(text_or_none(error.get('message')) or 'unknown')[:60]}"
-    if stop in _CUT:
-        return "truncated", _CUT[stop]
+    if stop in CUT:
+        return "truncated", CUT[stop]
     if scored:
         return "terminal", "scored"
     if header.get("status") in ("started", "cancelled"):
@@ -105,12 +109,6 @@ def _ending(builder: EpisodeBuilder, sample: dict[str, Any], header: dict[str, A
     if builder.messages and builder.messages[-1].role == "assistant":
         return "terminal", "end of conversation"
     return "truncated", "the log stops before the agent's answer"
-
-
-def _stop_reason(sample: dict[str, Any]) -> str:
-    choices = object_or_empty(sample.get("output")).get("choices")
-    last = object_or_empty(choices[0]) if isinstance(choices, list) and choices else {}
-    return text_or_none(last.get("stop_reason")) or ""
 
 
 def _group_id(
@@ -143,6 +141,6 @@ def _metadata(
         "eval": {key: value for key, value in run.items() if key != "dataset"},
         "dataset": object_or_empty(run.get("dataset")).get("name"),
         "status": header.get("status"),
-        "stop_reason": _stop_reason(sample) or None,
+        "stop_reason": stop_reason(object_or_empty(sample.get("output"))) or None,
         "call_parse_errors": talk.parse_errors,
     }

@@ -25,6 +25,8 @@ from logforge.schemas.episode import ResultStatus
 
 _SCHEMES = ("attachment://", "tc://")
 """How a text says that it lies elsewhere; `tc` in logs of 2024."""
+CUT = {"max_tokens": "the model's output limit", "model_length": "the model's context is full"}
+"""Reasons to stop that cut an answer off, and what they say."""
 _STATUS: dict[str, ResultStatus] = {"timeout": "timeout", "approval": "refused"}
 """What the type of a tool's error says of the result; every other type is an error."""
 
@@ -68,18 +70,18 @@ class Events:
         self._ran: dict[str, float] = {}
         said = {
             text_or_none(object_or_empty(message).get("id"))
-            for message in _listed(sample.get("messages"))
+            for message in listed(sample.get("messages"))
             if message
         }
-        for event in _listed(sample.get("events")):
+        for event in listed(sample.get("events")):
             kind = event.get("event")
-            if kind == "model" and (made := _generated(event)) in said and made is not None:
+            if kind == "model" and (made := made_by(event)) in said and made is not None:
                 self._made[made] = event
             elif kind == "tool" and (call := text_or_none(event.get("id"))) is not None:
                 seconds = first_number(event, "working_time")
                 self._ran |= {} if seconds is None or seconds < 0 else {call: seconds}
         self._output = object_or_empty(sample.get("output"))
-        self._last = next((m for m in reversed([*_listed(sample.get("messages"))]) if _is_turn(m)), None)
+        self._last = next((m for m in reversed([*listed(sample.get("messages"))]) if _is_turn(m)), None)
 
     def offered(self, message: dict[str, Any]) -> list[str] | None:
         """Names of the tools offered when a message was generated; None when no event tells."""
@@ -94,7 +96,7 @@ class Events:
         if event is not None:
             return {"created_at": micros(event.get("completed")), **_tokens(event.get("output"))}
         # In old logs messages have no ids. The sample's output is its last answer, when that is what it says.
-        said = _first_choice(self._output).get("content")
+        said = first_choice(self._output).get("content")
         return _tokens(self._output) if message is self._last and message.get("content") == said else {}
 
     def latency(self, call_id: str | None) -> float | None:
@@ -102,7 +104,8 @@ class Events:
         return None if call_id is None else self._ran.get(call_id)
 
 
-def _listed(value: Any) -> Iterator[dict[str, Any]]:
+def listed(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects in a list; nothing when it is none."""
     yield from (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
@@ -110,14 +113,24 @@ def _is_turn(message: dict[str, Any]) -> bool:
     return message.get("role") == "assistant"
 
 
-def _generated(event: dict[str, Any]) -> str | None:
-    return text_or_none(_first_choice(object_or_empty(event.get("output"))).get("id"))
+def made_by(event: dict[str, Any]) -> str | None:
+    """The id of the message that a model event generated."""
+    return text_or_none(first_choice(object_or_empty(event.get("output"))).get("id"))
 
 
-def _first_choice(output: dict[str, Any]) -> dict[str, Any]:
+def first_choice(output: dict[str, Any]) -> dict[str, Any]:
+    """The message that a model's output gives; empty when it gives none."""
+    return object_or_empty(_choice(output).get("message"))
+
+
+def stop_reason(output: dict[str, Any]) -> str:
+    """Why the model stopped; "" when it does not say."""
+    return text_or_none(_choice(output).get("stop_reason")) or ""
+
+
+def _choice(output: dict[str, Any]) -> dict[str, Any]:
     choices = output.get("choices")
-    first = object_or_empty(choices[0]) if isinstance(choices, list) and choices else {}
-    return object_or_empty(first.get("message"))
+    return object_or_empty(choices[0]) if isinstance(choices, list) and choices else {}
 
 
 def _tokens(output: Any) -> dict[str, Any]:
@@ -130,18 +143,21 @@ def _tokens(output: Any) -> dict[str, Any]:
 
 
 class Talk:
-    """Takes a sample's messages in order."""
+    """Takes a sample's messages in order. `others` are ids of messages that agents inside the sample wrote."""
 
-    def __init__(self, sample: dict[str, Any], locator: str) -> None:
+    def __init__(self, sample: dict[str, Any], locator: str, others: frozenset[str] = frozenset()) -> None:
         self.builder = EpisodeBuilder()
         self.attachments = Attachments(sample, locator)
         self.events = Events(sample)
         self.parse_errors: dict[str, str] = {}
         self._by_provider: set[str] = set()
         """Tools that the model's provider ran itself so far: on offer since, though the lists may not name them."""
+        self._others = others
+        self._shown: set[str] = set()
+        """Calls that others made."""
 
-    def add(self, message: Any, where: str) -> None:
-        """Take one message."""
+    def add(self, message: Any, where: str, *, own: bool = True) -> None:
+        """Take one message. `own`: the agent at hand wrote it, if it is an assistant's."""
         role = message.get("role") if isinstance(message, dict) else None
         if role not in ("system", "user", "assistant", "tool"):
             reason = "message whose role is none of system, user, assistant, tool"
@@ -150,12 +166,24 @@ class Talk:
         place = self.attachments.place(message.get("content"), where)
         more = self.events.of_message(message) if role == "assistant" else {}
         message = self.attachments.put_back(message)
-        if role == "assistant":
+        if role == "assistant" and (not own or text_or_none(message.get("id")) in self._others):
+            self._show(message, place)
+        elif role == "tool" and text_or_none(message.get("tool_call_id")) in self._shown:
+            self.builder.message("user", text_of(message.get("content")), place)
+        elif role == "assistant":
             self._turn(message, where, place, more)
         elif role == "tool":
             self._result(message, where, place)
         else:
             self.builder.message(role, text_of(message.get("content")), place)
+
+    def _show(self, message: dict[str, Any], place: str) -> None:
+        """What another agent said is read, not decided; so is what its calls gave."""
+        self._shown |= {
+            call_id for call in listed(message.get("tool_calls")) if (call_id := text_or_none(call.get("id")))
+        }
+        if text := read_parts(message.get("content"), place).text:
+            self.builder.message("assistant", text, place)
 
     def _turn(self, message: dict[str, Any], where: str, place: str, known: dict[str, Any]) -> None:
         content = message.get("content")
@@ -166,12 +194,12 @@ class Talk:
         self.builder.rejects += parts.rejects
         self._by_provider |= {call.name for call in parts.calls}
         more = {"thought": parts.thought, "model": text_or_none(message.get("model")), **known}
-        text = content if isinstance(content, str) else parts.text
+        text = (content if isinstance(content, str) else parts.text) or None  # content is never left out
         if message.get("tool_calls") and not calls:
             self.builder.message("assistant", text, place, **more)
         else:
             self.builder.turn(text, calls, place, **more)
-        for call in _listed(message.get("tool_calls")):
+        for call in listed(message.get("tool_calls")):
             if error := text_or_none(call.get("parse_error")):
                 self.parse_errors[str(call.get("id"))] = error
         for answer in parts.answers:

@@ -14,11 +14,12 @@ import msgspec
 from logforge.connectors.base import Head, Source
 from logforge.connectors.builder import EpisodeBuilder, episode_id
 from logforge.connectors.content import cost_or_none, count_or_none, first_text, micros, text_or_none
+from logforge.connectors.decision_keys import keyed
 from logforge.connectors.growing import Growing
-from logforge.connectors.identity import native_or_content
+from logforge.connectors.identity import is_uuid, native_or_content
 from logforge.connectors.jsontext import canonical
 from logforge.connectors.langsmith_runs import Run, Runs, answers_of, is_run, messages_of
-from logforge.connectors.openai_messages import add_requested, message_name, offer_requested
+from logforge.connectors.openai_messages import add_requested, message_name, offer_requested, thought_of
 from logforge.connectors.rows import close, first_number, first_user_text, reject
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
@@ -29,9 +30,9 @@ class LangsmithRuns:
     """LangSmith's run logs."""
 
     name = "langsmith_runs"
-    version = 2
+    version = 3
     record = "one batch of runs (a document or line), or one run"
-    fills = ("tools", "tokens", "cost", "times")
+    fills = ("tools", "thoughts", "tokens", "cost", "times")
 
     def sniff(self, head: Head) -> float:
         """A batch whose runs have a trace, or a run itself."""
@@ -107,7 +108,7 @@ def _read_trace(trace: list[Run]) -> list[tuple[Reading, list[Run]]]:
 def _episode(chain: list[Run], trace: list[Run], number: int) -> Iterator[Reading]:
     first, last = chain[0], chain[-1]
     builder = EpisodeBuilder()
-    _add_conversation(builder, chain)
+    ids = _add_conversation(builder, chain)
     ending, reason = _ending(builder, last)
     whole = native_or_content(LangsmithRuns.name, first.trace, trace[0].fields)
     below = number and _below_tool(first, {run.id: run for run in trace})
@@ -133,32 +134,43 @@ def _episode(chain: list[Run], trace: list[Run], number: int) -> Iterator[Readin
         ended_at=micros(last.get("end_time")),
         metadata=canonical({k: v for k, v in facts.items() if v} | {"metadata": first.metadata}),
     )
-    yield from close(builder, episode)
+    yield from keyed(close(builder, episode), ids)
 
 
-def _add_conversation(builder: EpisodeBuilder, chain: list[Run]) -> None:
-    """The last run's messages and its answer; each answer with the usage that its own run told."""
+def _add_conversation(builder: EpisodeBuilder, chain: list[Run]) -> dict[int, str]:
+    """The last run's messages and its answer; each answer with what its own run told. Returns the ids of the runs by the
+    position of their answers."""
     told = {len(messages_of(run)): run for run in chain}
     offer_requested(builder, _settings(chain[0]))
+    ids: dict[int, str] = {}
     for index, (message, where) in enumerate(messages_of(chain[-1])):
-        _add(builder, message, where, told.get(index))
+        ids |= _add(builder, message, where, told.get(index))
     for message, where in answers_of(chain[-1]):
-        _add(builder, message, where, chain[-1])
+        ids |= _add(builder, message, where, chain[-1])
+    return ids
 
 
-def _add(builder: EpisodeBuilder, message: Any, where: str, told: Run | None) -> None:
+def _add(builder: EpisodeBuilder, message: Any, where: str, told: Run | None) -> dict[int, str]:
     answer = add_requested(builder, message, where, None if told is None else _settings(told))
     if told is None or answer is None:
-        return
+        return {}
     asked, said = told.tokens
     builder.messages[-1] = msgspec.structs.replace(
         answer,
+        thought=answer.thought or _thought(told),
         model=_model(told),
         tokens_in=count_or_none(asked),
         tokens_out=count_or_none(said),
         cost_usd=cost_or_none(told.get("total_cost")),
         created_at=micros(told.get("end_time")),
     )
+    return {answer.position: told.id} if is_uuid(told.id) else {}
+
+
+def _thought(run: Run) -> str | None:
+    """What the model thought before its answer; a later run is not sent it again."""
+    found = answers_of(run)
+    return thought_of(found[0][0]) if found and isinstance(found[0][0], dict) else None
 
 
 def _model(run: Run) -> str | None:

@@ -16,6 +16,9 @@ _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"
 """LangChain's names of the roles."""
 _CLASSES = {name + tail: role for name, role in _ROLES.items() for tail in ("", "message")}
 
+_VENDORS = frozenset({"tool_calls", "function_call", "reasoning_content"})
+"""What LangChain keeps of a vendor's own keys, below `additional_kwargs`."""
+
 
 @dataclass
 class Run:
@@ -193,9 +196,6 @@ def plain(message: Any, where: str) -> tuple[Any, str]:
     if role is None:
         return body, where
     inner = body.get("additional_kwargs")
-    calls = {} if body.get("tool_calls") or not isinstance(inner, dict) else inner
-    return {
-        "role": role,
-        **{k: v for k, v in calls.items() if k in ("tool_calls", "function_call")},
-        **body,
-    }, where
+    kept = {"reasoning_content"} if body.get("tool_calls") else _VENDORS
+    own = {key: value for key, value in inner.items() if key in kept} if isinstance(inner, dict) else {}
+    return {"role": role, **own, **body}, where

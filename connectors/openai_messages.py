@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from logforge.connectors.base import Head, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id, parse_arguments
@@ -20,12 +20,13 @@ from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.outcome import FINISHING
 from logforge.connectors.ratings import rating_of
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
-from logforge.schemas.episode import Ending, Episode, Message, Reading, Reject
+from logforge.schemas.episode import Ending, Episode, Message, Reading, Reject, ResultStatus, SourceKind
 
 ROLES = frozenset({"system", "developer", "user"})
 SESSION_KEYS = ("session_id", "conversation_id", "thread_id")
 """Keys that tell the conversation of a line that is a single message."""
 
+_KINDS: dict[str, SourceKind] = {kind: kind for kind in get_args(SourceKind)}
 _CALLS_IN_TEXT = re.compile(rb"<function=|<tool_call>|<execute>|```mswea_bash_command")
 _STREAM = b"chat.completion.chunk"
 _OTHER_FORMATS = frozenset(
@@ -37,9 +38,9 @@ class OpenAIMessages:
     """Rows with a `messages` list."""
 
     name = "openai_messages"
-    version = 2
+    version = 3
     record = "one conversation (a line, an array element or the document), or one line where lines are single messages"
-    fills = ("outcome", "score", "rewards", "tools", "thoughts", "times")
+    fills = ("outcome", "score", "rewards", "propensities", "tools", "thoughts", "times")
 
     def sniff(self, head: Head) -> float:
         """Rows whose `messages` have roles. Not those of formats that only look alike or write their calls as text."""
@@ -126,7 +127,8 @@ class OpenAIMessages:
             session_id=first_text(row, *SESSION_KEYS),
             user_id=text_or_none(row.get("user_id")),
             model=text_or_none(row.get("model")),
-            policy_id=text_or_none(row.get("model")),
+            source_kind=_KINDS.get(str(row.get("source_kind")), "agent_log"),
+            policy_id=first_text(row, "policy_id", "model"),
             tools=tool_names(row.get("tools")),
             success=success,
             score=score,
@@ -255,7 +257,28 @@ def _add_turn(builder: EpisodeBuilder, message: dict[str, Any], content: Any, wh
         builder.message("assistant", content, where, thought=thought, created_at=_time(message))
     else:
         reward = rating_of(message).reward
-        builder.turn(content, calls, where, reward=reward, thought=thought, created_at=_time(message))
+        chance = _propensity(builder, message, where)
+        builder.turn(
+            content,
+            calls,
+            where,
+            reward=reward,
+            propensity=chance,
+            thought=thought,
+            created_at=_time(message),
+        )
+
+
+def _propensity(builder: EpisodeBuilder, message: dict[str, Any], where: str) -> float | None:
+    """The probability that the policy gave what it decided in this turn, where the log has it."""
+    value = message.get("propensity")
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1:
+        return float(value)
+    rejected = bad_part(at(where, "/propensity"), "propensity outside (0, 1]", "bad_propensity", value)
+    builder.rejects.append(rejected)
+    return None
 
 
 def _add_result(builder: EpisodeBuilder, message: dict[str, Any], content: Any, where: str) -> None:
@@ -263,7 +286,9 @@ def _add_result(builder: EpisodeBuilder, message: dict[str, Any], content: Any, 
     several = [text_or_none(i) for i in ids] if isinstance(ids, list) else []
     call_id = text_or_none(message.get("tool_call_id")) or (several[0] if several else None)
     failed = True if message.get("error") or message.get("is_error") is True else None
-    if builder.result(call_id, text_of(content) or "", where, failed=failed, created_at=_time(message)):
+    status: ResultStatus | None = "refused" if message.get("status") == "refused" else None
+    text = text_of(content) or ""
+    if builder.result(call_id, text, where, failed=failed, status=status, created_at=_time(message)):
         for other in several[1:]:
             builder.also_answers(other)
 
@@ -314,6 +339,14 @@ def _add_call(calls: list[Call], call: Any, where: str, rejects: list[Reject]) -
         calls.append(Call(name, arguments, text_or_none(call.get("id")), where))
     else:
         rejects.append(bad_part(where, "tool call without a name", "nameless_call", call))
+
+
+def thought_of(message: dict[str, Any]) -> str | None:
+    """What an assistant message thought: in blocks of its content, else beside it."""
+    content = message.get("content")
+    inner = read_content(content, "").thought if isinstance(content, list) else None
+    beside = (message.get(key) for key in ("reasoning_content", "reasoning"))
+    return inner or next((thought for thought in beside if isinstance(thought, str) and thought), None)
 
 
 def message_name(message: Any) -> str:

@@ -25,7 +25,13 @@ from logforge.connectors.content import (
 from logforge.connectors.decision_keys import is_unique, keyed
 from logforge.connectors.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
 from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import SESSION_KEYS, add_requested, message_name, offer_requested
+from logforge.connectors.openai_messages import (
+    SESSION_KEYS,
+    add_requested,
+    message_name,
+    offer_requested,
+    thought_of,
+)
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text
 from logforge.schemas.episode import Ending, Reading
 
@@ -39,7 +45,7 @@ class OpenAIRequests:
     """Request and response logs of Chat Completions."""
 
     name = "openai_requests"
-    version = 1
+    version = 2
     record = "one request with its response (a line, an array element or the document)"
     fills = ("outcome", "score", "tools", "thoughts", "tokens", "cost", "times")
 
@@ -170,19 +176,12 @@ def _add(builder: EpisodeBuilder, message: Any, where: str, told: Exchange | Non
     builder.messages[-1] = msgspec.structs.replace(
         said,
         model=text_or_none(response.get("model")),
-        thought=said.thought or _thought(response),
+        thought=said.thought or thought_of(_answer(response) or {}),
         tokens_in=count_or_none(usage.get("prompt_tokens")),
         tokens_out=count_or_none(usage.get("completion_tokens")),
         cost_usd=cost if cost is not None else cost_or_none(told.row.get("response_cost")),
         created_at=told.time if told.time is not None else micros(response.get("created")),
     )
-
-
-def _thought(response: dict[str, Any]) -> str | None:
-    """The reasoning in an answer, which is not sent again."""
-    answer = _answer(response) or {}
-    thoughts = (answer.get(key) for key in ("reasoning_content", "reasoning"))
-    return next((thought for thought in thoughts if isinstance(thought, str) and thought), None)
 
 
 def _ending(builder: EpisodeBuilder, response: dict[str, Any], cut: bool) -> tuple[Ending, str]:

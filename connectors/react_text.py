@@ -38,9 +38,9 @@ class ReactText:
     """Transcripts of ReAct agents."""
 
     name = "react_text"
-    version = 2
+    version = 3
     record = "one question and its steps"
-    fills = ("outcome", "score", "rewards", "thoughts")
+    fills = ("outcome", "score", "thoughts")
 
     def sniff(self, head: Head) -> float:
         """Text with actions, with thoughts or inputs, and with observations or an answer; no page that only tells of them."""
@@ -212,7 +212,7 @@ class Run:
             self.builder.message("user", text, where)  # feedback on a turn that called nothing
         else:
             failed = True if _MISSED.match(text) else None
-            self.builder.result(None, text, where, failed=failed, reward=self.score)
+            self.builder.result(None, text, where, failed=failed)
 
 
 def _command(held: _Held) -> tuple[str, str]:

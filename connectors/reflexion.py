@@ -29,7 +29,7 @@ class ReflexionText:
     """Reflexion's trials on questions."""
 
     name = "reflexion_text"
-    version = 2
+    version = 3
     record = "one question of one trial"
     fills = ("outcome", "thoughts")
 

@@ -138,9 +138,9 @@ class TaskmasterReward:
     """Taskmaster's judged answers: one decision each."""
 
     name = "taskmaster_reward"
-    version = 2
+    version = 3
     record = "one judged answer (an array element, a line or the document)"
-    fills = ("outcome", "score", "rewards")
+    fills = ("outcome", "rewards")
 
     def sniff(self, head: Head) -> float:
         """Rows with a conversation_id, a context, a generation and a reward."""
@@ -170,17 +170,17 @@ class TaskmasterReward:
         marks = {key: "#" if isinstance(row[key], str) else "" for key in ("context", "generation")}
         for index, turn in enumerate(context):
             _add_context(builder, turn, at(locator, f"/context{marks['context']}/{index}"))
-        score = first_number(row, "reward")
-        _add_answer(builder, answer, at(locator, f"/generation{marks['generation']}"), score)
-        yield from close(builder, self._episode(builder, row, locator, score))
+        reward = first_number(row, "reward")
+        _add_answer(builder, answer, at(locator, f"/generation{marks['generation']}"), reward)
+        yield from close(builder, self._episode(builder, row, locator, reward))
 
     def _episode(
-        self, builder: EpisodeBuilder, row: dict[str, Any], locator: str, score: float | None
+        self, builder: EpisodeBuilder, row: dict[str, Any], locator: str, reward: float | None
     ) -> Episode:
         task = first_user_text(builder) or next(
             (m.content for m in builder.messages if m.role == "user"), None
         )
-        judged = score is not None
+        judged = reward is not None
         return builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -190,8 +190,7 @@ class TaskmasterReward:
             native_id=text_or_none(row.get("conversation_id")),
             group_id=None if task is None else episode_id(self.name, task),
             task=task,
-            success={1.0: True, 0.0: False}.get(score) if score is not None else None,
-            score=score,
+            success={1.0: True, 0.0: False}.get(reward) if reward is not None else None,
             metadata=canonical({k: v for k, v in row.items() if k not in ("context", "generation")}),
         )
 

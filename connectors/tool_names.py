@@ -37,6 +37,12 @@ def tool_action(name: str) -> str:
     return f"{TOOL_PREFIX}{name}" if _RESERVED.fullmatch(name) else name
 
 
+def bare_name(action: str) -> str:
+    """The tool's own name, from the action of calling it."""
+    name = action.removeprefix(TOOL_PREFIX)
+    return name if tool_action(name) == action else action
+
+
 def meant(name: str, offered: Iterable[str]) -> Meant | None:
     """The one offered tool that a name not among them stands for; None when there is none, or more than one."""
     tools = set(offered)

@@ -35,6 +35,11 @@ class Tree:
         self._by_id = {(span.trace, span.id): span for span in reversed(spans) if span.id is not None}
         self._agents: dict[int, Span | None] = {}
         self._said: dict[int | str, set[str]] = {}
+        self._roots: dict[str, list[Span]] = {}
+        """The agents that nothing called, by trace."""
+        for span in spans:
+            if span.kind == "agent" and span.parent is None:
+                self._roots.setdefault(span.trace, []).append(span)
         for span in spans:
             if span.conversation is not None:
                 agent = self.agent(span)
@@ -67,12 +72,14 @@ class Tree:
         return found
 
     def key(self, span: Span, agent: Span | None) -> tuple[str, ...]:
-        """What tells the episode: a sub-agent's span; the conversation and the agent; the agent's span; the trace."""
+        """What tells the episode: a sub-agent's span; the conversation and the agent; the agent's span; the trace, also
+        when the agent is all of it: its span ends last, and a trace that was exported before is the same run."""
         if agent is not None and self._above_agent(agent) is not None:
             return (agent.trace, agent.id or agent.locator)
         if (conversation := self.conversation(span, agent)) is not None:
             return (conversation, *((agent.agent,) if agent and agent.agent else ()))
-        return (span.trace, *((agent.id or agent.locator,) if agent else ()))
+        whole = agent is None or self._roots.get(agent.trace) == [agent]
+        return (span.trace, *(() if agent is None or whole else (agent.id or agent.locator,)))
 
     def _above_agent(self, agent: Span) -> Span | None:
         above, seen = self.above(agent), {id(agent)}

@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import random
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,6 +73,17 @@ class Shape:
     users_later: bool = True
     flags_failure: bool = False
     """The log says of every result whether it failed, so that its text does not decide."""
+    ordered: bool = False
+    """Results stand in the order of their calls."""
+    ids_repeat: bool = True
+    """A later turn may use the ids of an earlier one's calls."""
+    spoken_thoughts: bool = True
+    """A turn that calls nothing may have a thought."""
+    acts: bool = True
+    silence: str | None = None
+    """What the log has as the text of a turn that says nothing."""
+    judged: bool = False
+    """The log tells the outcome."""
     ending: Callable[[Talk], bool] = field(default=lambda talk: has_last_word(talk))
     """Whether a talk ended for good, as the shape tells it."""
 
@@ -193,95 +203,6 @@ def trl_rows(talks: list[Talk], chance: random.Random) -> bytes:
     return lines(rows)
 
 
-# --- coding agents ----------------------------------------------------------------------------------------------------
-
-
-def claude_lines(talks: list[Talk], chance: random.Random) -> bytes:
-    """A line for each content block of a message, and for each result; sessions are written at the same time."""
-    return lines(shuffled_together([claude_session(talk) for talk in talks], chance))
-
-
-def claude_session(talk: Talk) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-
-    def add(kind: str, **message: Any) -> None:
-        parent = rows[-1]["uuid"] if rows else None
-        same = {
-            "sessionId": talk.name,
-            "isSidechain": False,
-            "uuid": f"{talk.name}-{len(rows)}",
-            "parentUuid": parent,
-        }
-        rows.append({"type": kind, **same, "message": {"role": kind, **message}})
-
-    for number, entry in enumerate(talk.entries):
-        if isinstance(entry, Said):
-            add("user", content=entry.text)
-            continue
-        blocks = [{"type": "thinking", "thinking": entry.thought}] if entry.thought is not None else []
-        blocks += [{"type": "text", "text": entry.text}] if entry.text is not None else []
-        for act in entry.acts:
-            blocks.append({"type": "tool_use", "id": act.call_id, "name": act.name, "input": act.arguments})
-        for block in blocks:
-            add("assistant", id=f"{talk.name}-m{number}", content=[block])
-        for index in entry.answered:
-            act = entry.acts[index]
-            add("user", content=[{"type": "tool_result", "tool_use_id": act.call_id, "content": act.answer}])
-    return rows
-
-
-def codex_rollout(talks: list[Talk], chance: random.Random) -> bytes:
-    (talk,) = talks
-    rows = [
-        {
-            "type": "session_meta",
-            "payload": {"id": str(uuid.uuid5(uuid.NAMESPACE_URL, talk.name)), "cwd": "/"},
-        }
-    ]
-
-    def item(kind: str, **payload: Any) -> None:
-        rows.append({"type": "response_item", "payload": {"type": kind, **payload}})
-
-    for entry in talk.entries:
-        if isinstance(entry, Said):
-            item("message", role=entry.role, content=[{"type": "input_text", "text": entry.text}])
-            continue
-        if entry.thought is not None:
-            item("reasoning", summary=[{"type": "summary_text", "text": entry.thought}])
-        if entry.text is not None:
-            item("message", role="assistant", content=[{"type": "output_text", "text": entry.text}])
-        for act in entry.acts:
-            item("function_call", name=act.name, arguments=json.dumps(act.arguments), call_id=act.call_id)
-        for index in entry.answered:
-            act = entry.acts[index]
-            item("function_call_output", call_id=act.call_id, output=act.answer)
-    return lines(rows)
-
-
-def swe_agent(talks: list[Talk], chance: random.Random) -> bytes:
-    """Function calling: `history` has the calls, `trajectory` the decisions and what was observed."""
-    (talk,) = talks
-    history: list[dict[str, Any]] = []
-    steps = []
-    for entry in talk.entries:
-        if isinstance(entry, Said):
-            history.append({"role": entry.role, "content": entry.text})
-            continue
-        (act,) = entry.acts
-        step = {"response": entry.text, "thought": entry.thought or "", "action": act.name}
-        history.append(
-            {"role": "assistant", "content": entry.text, "action": act.name, "tool_calls": [openai_call(act)]}
-        )
-        steps.append(step | {"observation": act.answer})
-        if act.answer is not None:
-            history.append({"role": "tool", "content": act.answer, "tool_call_ids": [act.call_id]})
-    status = "submitted" if talk.success else "exit_cost"
-    return json.dumps(
-        {"environment": "x", "trajectory": steps, "history": history, "info": {"exit_status": status}},
-        indent=1,
-    ).encode()
-
-
 # --- chats and tables ---------------------------------------------------------------------------------------------------
 
 
@@ -356,48 +277,6 @@ def step_parquet(talks: list[Talk], chance: random.Random) -> bytes:
     return file.getvalue()
 
 
-# --- spans --------------------------------------------------------------------------------------------------------------
-
-
-def otlp(talks: list[Talk], chance: random.Random) -> bytes:
-    """A span for each response, which repeats all that came before it; spans are written in any order."""
-    rows = []
-    for talk in talks:
-        trace = uuid.uuid5(uuid.NAMESPACE_URL, talk.name).hex
-        said: list[dict[str, Any]] = []
-        for number, entry in enumerate(talk.entries):
-            if isinstance(entry, Said):
-                said.append({"role": entry.role, "parts": [{"type": "text", "content": entry.text}]})
-                continue
-            reply = {"role": "assistant", "parts": otlp_parts(entry), "finish_reason": "stop"}
-            attributes = {
-                "gen_ai.operation.name": "chat",
-                "gen_ai.request.model": "m",
-                "gen_ai.input.messages": json.dumps(said),
-                "gen_ai.output.messages": json.dumps([reply]),
-            }
-            begin = 1_772_000_000_000_000_000 + number * 10**9
-            ids = {"traceId": trace, "spanId": f"{number:016x}", "parentSpanId": "", "name": "chat m"}
-            times = {"startTimeUnixNano": str(begin), "endTimeUnixNano": str(begin + 10**8)}
-            rows.append(ids | times | {"attributes": attributes})
-            said.append({k: reply[k] for k in ("role", "parts")})
-            for index in entry.answered:
-                act = entry.acts[index]
-                part = {"type": "tool_call_response", "id": act.call_id, "response": act.answer}
-                said.append({"role": "tool", "parts": [part]})
-    chance.shuffle(rows)
-    return lines(rows)
-
-
-def otlp_parts(turn: Turn) -> list[dict[str, Any]]:
-    parts = [{"type": "reasoning", "content": turn.thought}] if turn.thought is not None else []
-    parts += [{"type": "text", "content": turn.text}] if turn.text is not None else []
-    return parts + [
-        {"type": "tool_call", "id": act.call_id, "name": act.name, "arguments": act.arguments}
-        for act in turn.acts
-    ]
-
-
 def openai_ending(talk: Talk) -> bool:
     return not ends_open(talk) and (talk.success is not None or has_last_word(talk))
 
@@ -411,25 +290,17 @@ TABLE: dict[str, Any] = {
     "ending": lambda talk: bool(talk.success),
 }
 SHAPES = {
-    "openai lines": Shape("openai_messages", ".jsonl", openai_lines, ending=openai_ending),
-    "openai array": Shape("openai_messages", ".json", openai_array, ending=openai_ending),
-    "openai messages as text": Shape("openai_messages", ".jsonl", openai_text, ending=openai_ending),
+    "openai lines": Shape("openai_messages", ".jsonl", openai_lines, ending=openai_ending, judged=True),
+    "openai array": Shape("openai_messages", ".json", openai_array, ending=openai_ending, judged=True),
+    "openai messages as text": Shape(
+        "openai_messages", ".jsonl", openai_text, ending=openai_ending, judged=True
+    ),
     "session lines": Shape("openai_messages", ".jsonl", session_lines),
     "openai requests": Shape("openai_requests", ".jsonl", openai_requests, ends_with_agent=True),
-    "tau-bench": Shape("tau_bench", ".json", tau_bench, ending=lambda talk: talk.success is not None),
-    "trl": Shape("trl", ".jsonl", trl_rows),
-    "claude code": Shape("claude_code", ".jsonl", claude_lines, system=False, flags_failure=True),
-    "codex": Shape("codex_rollout", ".jsonl", codex_rollout, one_talk=True),
-    "swe-agent": Shape(
-        "swe_agent_traj",
-        ".traj",
-        swe_agent,
-        one_talk=True,
-        parallel=False,
-        speech=False,
-        users_later=False,
-        ending=lambda talk: bool(talk.success),
+    "tau-bench": Shape(
+        "tau_bench", ".json", tau_bench, ending=lambda talk: talk.success is not None, judged=True
     ),
+    "trl": Shape("trl", ".jsonl", trl_rows),
     "sharegpt": Shape(
         "sharegpt_tools",
         ".json",
@@ -442,5 +313,4 @@ SHAPES = {
     "step lines": Shape("step_table", ".jsonl", step_lines, **TABLE),
     "step csv": Shape("step_table", ".csv", step_csv, **TABLE),
     "step parquet": Shape("step_table", ".parquet", step_parquet, **TABLE),
-    "otlp": Shape("otlp", ".jsonl", otlp, ends_with_agent=True),
 }

@@ -227,8 +227,8 @@ def test_taskmaster_judged_answers_are_one_decision():
     assert [(s.action, s.arguments, s.logged_reward) for s in good.steps] == [
         ("get_menu_items", '{"query":"Latte"}', 1.0)
     ]
-    assert (good.success, good.score, good.ending, good.source_kind) == (True, 1.0, "terminal", "agent_log")
-    assert (bad.success, bad.score, bad.steps[0].logged_reward) == (False, 0.0, 0.0)
+    assert (good.success, good.score, good.ending, good.source_kind) == (True, None, "terminal", "agent_log")
+    assert (bad.success, bad.score, bad.steps[0].logged_reward) == (False, None, 0.0)
     assert roles(after_calls) == "a u a u a u a u a"
     assert after_calls.messages[2].content == '{"get_menu_items":{"query":"Latte"}}'
     assert after_calls.messages[3].content.startswith('{"get_menu_items":{"items":')

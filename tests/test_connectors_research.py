@@ -500,7 +500,7 @@ def test_react_questions():
     assert [s.action for s in finished.steps] == ["Search", "Search", "Finish"]
     assert finished.steps[0].result.endswith("Action 9: this line is part of the page\nIt has two floors.")
     assert [s.result_status for s in finished.steps] == ["ok", "error", "ok"]
-    assert (finished.success, finished.score, finished.steps[-1].logged_reward) == (True, 1.0, 1.0)
+    assert (finished.success, finished.score, finished.steps[-1].logged_reward) == (True, 1.0, None)
     assert [(s.action, s.arguments) for s in blob.steps] == [
         ("calculator", '{"expression":"2 + 2"}'),
         ("respond", "{}"),

@@ -742,6 +742,13 @@ def test_langsmith_runs_of_a_trace_are_one_episode_and_one_per_sub_agent():
     assert [r.rule for r in rejects(readings)] == ["not_a_conversation", "nameless_run"]
 
 
+def test_langsmith_thoughts_are_those_of_each_runs_own_answer():
+    """The next run is not sent what was thought before."""
+    main, below = episodes(read(DATA / "langsmith_runs" / "agent.jsonl"))[:2]
+    assert [m.thought for m in main.messages if m.role == "assistant"] == ["The key is 7.", None]
+    assert below.messages[-1].thought == "A part of it."
+
+
 def langsmith(**more: Any) -> dict[str, Any]:
     inputs = {"messages": [{"role": "user", "content": "Hi"}]}
     return {"id": "r", "trace_id": "t", "dotted_order": "1", "run_type": "llm", "inputs": inputs, **more}

@@ -1,4 +1,5 @@
-"""What is written in any shape and read back is the same: messages, decisions, arguments, results, pairing, endings."""
+"""What is written in any shape and read back is the same: messages, decisions, arguments, results, pairing, endings,
+outcomes."""
 
 from __future__ import annotations
 
@@ -8,12 +9,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import renderers
+import renderers_coding
+import renderers_harness
+import renderers_traces
+import renderers_vendors
 from logforge.connectors import detect
 from logforge.connectors.base import Source
 from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.schemas.episode import Episode
+from logforge.schemas.episode import Duplicate, Episode
 from logforge.testing import unsound
-from renderers import SHAPES, Act, Said, Shape, Talk, Turn
+from renderers import Act, Said, Shape, Talk, Turn
+
+SHAPES = renderers.SHAPES | renderers_coding.SHAPES | renderers_harness.SHAPES
+SHAPES |= renderers_traces.SHAPES | renderers_vendors.SHAPES
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12)
 TEXTS = PLAIN.filter(str.strip) | st.sampled_from(
@@ -36,18 +45,19 @@ TOOLS = st.sampled_from(["book", "find", "pay"])
 @st.composite
 def turns(draw: st.DrawFn, shape: Shape, number: int) -> Turn:
     """A turn whose ids may have been used by an earlier turn."""
-    speaks = shape.speech and draw(st.booleans())
+    speaks = not shape.acts or (shape.speech and draw(st.booleans()))
     thought = draw(st.none() | TEXTS) if shape.thoughts else None
     if speaks:
-        return Turn(draw(TEXTS), thought, (), ())
+        return Turn(draw(TEXTS), thought if shape.spoken_thoughts else None, (), ())
     count = draw(st.integers(1, 3)) if shape.parallel else 1
     acts = []
     for index in range(count):
         answer = draw(TEXTS) if not shape.unanswered or draw(st.integers(0, 5)) else None
-        call_id = f"call-{index if draw(st.booleans()) else f'{number}.{index}'}"
+        repeats = shape.ids_repeat and draw(st.booleans())
+        call_id = f"call-{index if repeats else f'{number}.{index}'}"
         acts.append(Act(call_id, draw(TOOLS), draw(ARGUMENTS), answer))
     answered = [index for index, act in enumerate(acts) if act.answer is not None]
-    order = draw(st.permutations(answered)) if shape.ids else answered
+    order = draw(st.permutations(answered)) if shape.ids and not shape.ordered else answered
     text = (
         draw(TEXTS.filter(lambda text: text.strip() != (thought or "").strip()))
         if not shape.speech or (shape.text_with_calls and draw(st.booleans()))
@@ -91,12 +101,14 @@ def built(talk: Talk, shape: Shape) -> Episode:
             builder.message(entry.role, entry.text, "")
             continue
         calls = [Call(act.name, act.arguments, act.call_id if shape.ids else None) for act in entry.acts]
-        builder.turn(entry.text, calls, "", thought=entry.thought)
+        text = shape.silence if entry.text is None else entry.text
+        builder.turn(text, calls, "", thought=entry.thought)
         for index in entry.answered:
             act = entry.acts[index]
             builder.result(act.call_id if shape.ids else None, act.answer, "", failed=failed)
     ending = "terminal" if shape.ending(talk) else "truncated"
-    return builder.finish(id="", format="", locator="", ending=ending, ending_reason="")
+    success = talk.success if shape.judged else None
+    return builder.finish(id="", format="", locator="", ending=ending, ending_reason="", success=success)
 
 
 def essence(episode: Episode) -> tuple[object, ...]:
@@ -117,12 +129,12 @@ def essence(episode: Episode) -> tuple[object, ...]:
         )
         for s in episode.steps
     ]
-    return messages, steps, episode.ending
+    return messages, steps, episode.ending, episode.success
 
 
 @pytest.mark.parametrize("name", SHAPES)
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 @given(data=st.data())
 def test_what_is_written_is_read_back(name, tmp_path_factory, data):
@@ -135,8 +147,8 @@ def test_what_is_written_is_read_back(name, tmp_path_factory, data):
     assert [claim.connector.name for claim in detect(path)][:1] == [shape.format]
     readings = list(detect(path)[0].connector.read(Source(path, "log")))
     assert list(unsound(readings)) == []
-    assert all(isinstance(item, Episode) for item in readings), readings
-    found = {task_of(episode): essence(episode) for episode in readings}
+    assert all(isinstance(item, Episode | Duplicate) for item in readings), readings
+    found = {task_of(item): essence(item) for item in readings if isinstance(item, Episode)}
     assert found == {f"talk-{i}": essence(built(talk, shape)) for i, talk in enumerate(written)}
 
 
