@@ -1,14 +1,17 @@
-"""A million synthetic steps on one core: a spec's query and the returns, against a plain Python loop over tuples that
-computes the same. The results are held against each other: rewards, each term and returns are equal to the last bit.
+"""A million synthetic steps on one core: each example spec's query and the returns, against a plain Python loop that gives
+the same (`benchmarks.reward_loops`), and the bare loop of numbers beside. Rewards, terms, reasons and returns are held against
+each other first: they are equal to the last bit. Scores of texts are made up and given to both sides.
 
-The loop is given its tuples in order and for nothing; the query starts from the store's tables.
+The loops are given their tuples in order and for nothing; the query starts from the store's tables.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import resource
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
@@ -16,179 +19,87 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+import logforge
 from benchmarks.measure import Result, alternating
+from benchmarks.reward_loops import LOOPS, Bare, Row, Scored, layered, named, returns
 from logforge.frames import Tables, arrow_schema
 from logforge.returns import returns_to_go
-from logforge.rewards import collected, parse_spec
+from logforge.rewards import Scale, collected, fit_scales, load_spec
 from logforge.rewardsql import compile_query
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.tables import EPISODES, MESSAGES, STEPS, Table
 
 STEPS_MADE = 1_000_000
-GAMMA = 0.99
-SIMPLE = """
-gamma: 0.99
-terms:
-  success: {at: terminal, when: success, value: 10}
-  step_cost: {value: -0.1}
-  tool_error: {when: "result_status IN ('error', 'timeout')", value: -0.2}
-  repeat: {when: "kind = 'tool' AND repeats > 0 AND prev_result_status NOT IN ('error', 'timeout')", value: -0.2}
-  found: {when: "action = 'tool_3' AND result_status = 'ok'", value: 0.5, once: true}
-"""
-DETECTORS = """
-gamma: 0.99
-terms:
-  success: {at: terminal, when: success, value: 10}
-  invalid: {when: invalid_tool, value: -0.5}
-  error: {when: runtime_error, value: -0.2}
-  looping: {when: loop, value: -0.3}
-  stuck: {when: no_progress, value: -0.2}
-  asked: {when: clarify, value: 0.1, max_per_episode: 2}
-  closed: {when: premature_close, value: -1}
-"""
+SPECS = (*LOOPS, "layers_40_60")
+EXAMPLES = Path(logforge.__file__).parent / "templates" / "rewards"
 
 
-class Row(NamedTuple):
-    """A step as the loop sees it."""
-
-    episode: str
-    step: int
-    kind: str
-    action: str
-    arguments: str
-    valid: bool
-    result: str | None
-    status: str
-    last: bool
-    ended: bool
-    success: bool | None
-
-
-class Scored(NamedTuple):
-    """What both give for a step: its terms, its reward (None where an input is missing), why, and its return to go."""
-
-    terms: dict[str, float | None]
-    reward: float | None
-    null_reason: str | None
-
-
-def run() -> list[Result]:
-    """Simple terms and detectors."""
-    tables = made(STEPS_MADE)
-    rows = list(_rows(tables))
-    results = []
-    for name, text, loop in (("simple terms", SIMPLE, simple), ("detectors", DETECTORS, detectors)):
-        spec = parse_spec(text)
-        _assert_equal(_query(spec, tables)(), *loop(rows))
-        query, plain = alternating(_query(spec, tables), lambda loop=loop: loop(rows), repeats=3)  # type: ignore[misc]
-        results.append(
-            Result(
-                f"rewards and returns, {name}, one core",
-                f"{len(rows) / query:,.0f} steps/s ({len(rows):,} in {query:.2f} CPU s)",
-                f"plain loop {len(rows) / plain:,.0f} steps/s",
-                plain / query,
-                "≥ 1",
-                plain >= query,
-            )
-        )
+def run(count: int = STEPS_MADE) -> list[Result]:
+    """Every example spec, and the memory that all of it took."""
+    tables = made(count)
+    results = [_compared(name, tables) for name in SPECS]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     results.append(
-        Result("  peak memory, the loop's tuples included", f"{peak:.1f} GB", "", None, "< 4 GB", peak < 4)
+        Result("  peak memory, the loops' tuples included", f"{peak:.1f} GB", "", None, "< 4 GB", peak < 4)
     )
     return results
 
 
-def simple(rows: list[Row]) -> tuple[list[Scored], list[float]]:
-    """The reference for SIMPLE. Only `success` may be missing."""
-    scored = []
-    seen: set[tuple[str, str]] = set()
-    found, before = False, "none"
-    for _, step, kind, action, arguments, _, _, status, last, ended, success in rows:
-        if step == 0:
-            seen, found, before = set(), False, "none"
-        call = (action, arguments)
-        paid = 0.0
-        if not found and action == "tool_3" and status == "ok":
-            found, paid = True, 0.5
-        repeat = -0.2 if kind == "tool" and call in seen and before not in ("error", "timeout") else 0.0
-        solved = _solved(last, ended, success)
-        failed = -0.2 if status in ("error", "timeout") else 0.0
-        terms = {"found": paid, "repeat": repeat, "step_cost": -0.1, "success": solved, "tool_error": failed}
-        scored.append(_summed(terms))
-        seen.add(call)
-        before = status
-    return scored, _returns(scored, rows)
+class Sides(NamedTuple):
+    """What is compared for a spec: its query, the loop that gives the same, and the loop's bare numbers."""
+
+    query: Callable[[], pl.DataFrame]
+    same: Callable[[], tuple[list[Scored], list[float]]]
+    bare: Callable[[], tuple[Bare, list[float]]]
+
+    def assert_equal(self) -> None:
+        """To the last bit: every term with its name, the reward, why it is null, and the return."""
+        frame, (scored, after) = self.query(), self.same()
+        terms = frame["reward_terms"].explode().struct.unnest()
+        assert terms["key"].to_list() == [name for item in scored for name in item.terms]
+        assert terms["value"].to_list() == [value for item in scored for value in item.terms.values()]
+        assert frame["reward"].to_list() == [item.reward for item in scored]
+        assert frame["null_reason"].to_list() == [item.null_reason for item in scored]
+        assert np.array_equal(frame["return_to_go"].to_numpy(), np.array(after), equal_nan=True)
 
 
-def detectors(rows: list[Row]) -> tuple[list[Scored], list[float]]:
-    """The reference for DETECTORS. Only `success` may be missing."""
-    scored = []
-    seen: dict[tuple[str, str], int] = {}
-    results: set[str | None] = set()
-    calls = news = worked = asked = 0
-    latest = "none"
-    for _, step, kind, action, arguments, valid, result, status, last, ended, success in rows:
-        if step == 0:
-            seen, results = {}, set()
-            calls = news = worked = asked = 0
-            latest = "none"
-        call, tool = (action, arguments), kind == "tool"
-        if tool:
-            calls += 1
-            latest = status
-            worked += status in ("ok", "empty")
-            if status == "ok" and result not in results:
-                results.add(result)
-                news = calls
-        asks = 0.0
-        if kind == "clarify":
-            asks = 0.1 if asked < 2 else 0.0
-            asked += 1
-        closing = (
-            last and ended and (latest in ("error", "timeout", "refused") or (calls > 0 and worked == 0))
-        )
-        terms = {
-            "asked": asks,
-            "closed": -1.0 if closing else 0.0,
-            "error": -0.2 if status in ("error", "timeout") else 0.0,
-            "invalid": -0.5 if tool and not valid else 0.0,
-            "looping": -0.3 if tool and step - seen.get(call, -9) <= 3 else 0.0,
-            "stuck": -0.2 if tool and calls - news >= 3 else 0.0,
-            "success": _solved(last, ended, success),
-        }
-        scored.append(_summed(terms))
-        seen[call] = step
-    return scored, _returns(scored, rows)
+def sides(name: str, tables: Tables) -> Sides:
+    """The sides of an example spec."""
+    spec = load_spec(EXAMPLES / f"{name}.yaml")
+    scored = _scores(spec, tables)
+    scales = fit_scales(spec, tables, scored)
+    loop = LOOPS[name] if name in LOOPS else layered(scales)
+    rows = list(_rows(tables, spec, scored))
+
+    def bare() -> tuple[Bare, list[float]]:
+        found = loop.run(rows)
+        return found, returns(found, rows, spec.gamma)
+
+    def same() -> tuple[list[Scored], list[float]]:
+        found, after = bare()
+        return named(loop, found), after
+
+    return Sides(_query(spec, tables, scales, scored), same, bare)
 
 
-def _solved(last: bool, ended: bool, success: bool | None) -> float | None:
-    if not last or not ended:
-        return 0.0
-    return None if success is None else 10.0 if success else 0.0
+def _compared(name: str, tables: Tables) -> Result:
+    both = sides(name, tables)
+    both.assert_equal()
+    query, same, bare = alternating(*both, repeats=3)
+    steps = tables.steps.num_rows
+    return Result(
+        f"rewards and returns, {name}, one core",
+        f"{steps / query:,.0f} steps/s ({steps:,} in {query:.2f} CPU s)",
+        f"loop {steps / same:,.0f} steps/s; bare numbers {steps / bare:,.0f}",
+        same / query,
+        "≥ 1",
+        same >= query,
+    )
 
 
-def _summed(terms: dict[str, float | None]) -> Scored:
-    if None in terms.values():
-        return Scored(terms, None, "success: missing success")
-    total = 0.0
-    for value in terms.values():
-        total += value  # type: ignore[operator]
-    return Scored(terms, total, None)
-
-
-def _returns(scored: list[Scored], rows: list[Row]) -> list[float]:
-    """The returns to go, backwards; nan where a later reward of the episode is missing."""
-    returns = [0.0] * len(rows)
-    after = 0.0
-    for number in range(len(rows) - 1, -1, -1):
-        if rows[number][8]:
-            after = 0.0
-        reward = scored[number][1]
-        after = returns[number] = (math.nan if reward is None else reward) + GAMMA * after
-    return returns
-
-
-def _query(spec: RewardSpec, tables: Tables) -> Callable[[], pl.DataFrame]:
+def _query(
+    spec: RewardSpec, tables: Tables, scales: dict[str, Scale], scored: pl.DataFrame | None
+) -> Callable[[], pl.DataFrame]:
     """`logforge.rewards.score` on one thread, and the returns."""
 
     def call() -> pl.DataFrame:
@@ -196,10 +107,12 @@ def _query(spec: RewardSpec, tables: Tables) -> Callable[[], pl.DataFrame]:
             con.execute("SET threads = 1")
             for name, table in tables._asdict().items():
                 con.register(name, table)
-            frame = collected(spec, con.sql(compile_query(spec)).pl())
+            if scored is not None:
+                con.register("scored", scored.to_arrow())
+            frame = collected(spec, con.sql(compile_query(spec, scales)).pl())
         rewards = frame["reward"].fill_null(math.nan).to_numpy()
-        returns = returns_to_go(rewards, _offsets(frame["step"].to_numpy()), GAMMA)
-        return frame.with_columns(return_to_go=pl.Series(returns))
+        after = returns_to_go(rewards, _offsets(frame["step"].to_numpy()), spec.gamma)
+        return frame.with_columns(return_to_go=pl.Series(after))
 
     return call
 
@@ -208,14 +121,22 @@ def _offsets(step: np.ndarray) -> np.ndarray:
     return np.append(np.flatnonzero(step == 0), len(step)).astype(np.int64)
 
 
-def _assert_equal(frame: pl.DataFrame, scored: list[Scored], returns: list[float]) -> None:
-    """To the last bit: every term with its name, the reward, why it is null, and the return."""
-    terms = frame["reward_terms"].explode().struct.unnest()
-    assert terms["key"].to_list() == [name for item in scored for name in item.terms]
-    assert terms["value"].to_list() == [value for item in scored for value in item.terms.values()]
-    assert frame["reward"].to_list() == [item.reward for item in scored]
-    assert frame["null_reason"].to_list() == [item.null_reason for item in scored]
-    assert np.array_equal(frame["return_to_go"].to_numpy(), np.array(returns), equal_nan=True)
+def _scores(spec: RewardSpec, tables: Tables, seed: int = 1) -> pl.DataFrame | None:
+    """A score for the last step of each episode and scorer; one in twenty has none."""
+    if not spec.scored:
+        return None
+    rng = np.random.default_rng(seed)
+    steps = pl.DataFrame(tables.steps.select(["episode_id", "step"]))
+    ends = steps.group_by("episode_id").agg(pl.col("step").max()).sort("episode_id")
+    frames = []
+    for term in spec.scored:
+        value = pl.Series(rng.random(ends.height)).set(pl.Series(rng.random(ends.height) < 0.05), None)
+        reason = pl.when(pl.col("value").is_null()).then(pl.lit("missing reference"))
+        frame = ends.with_columns(pl.lit(term).alias("term"), value.alias("value")).with_columns(
+            reason=reason
+        )
+        frames.append(frame.select("term", "episode_id", "step", "value", "reason"))
+    return pl.concat(frames)
 
 
 def made(count: int, seed: int = 0) -> Tables:
@@ -239,7 +160,9 @@ def made(count: int, seed: int = 0) -> Tables:
         "step": step,
         "position": step * 2 + 1,
         "kind": np.array(["respond", "clarify", "tool"])[np.minimum(action, 2)],
-        "action": np.array(["respond", "clarify", *(f"tool_{number}" for number in range(12))])[action],
+        "action": np.array(
+            ["respond", "clarify", "get_user_details", *(f"tool_{number}" for number in range(11))]
+        )[action],
         "action_valid": rng.random(count) > 0.03,
         "arguments": np.where(
             tool,
@@ -270,15 +193,22 @@ def _table(table: Table, columns: dict[str, object]) -> pa.Table:
     return pa.Table.from_arrays(made, schema=schema)
 
 
-def _rows(tables: Tables) -> Iterator[Row]:
-    """The steps in order of episode and step, with what the loop must know of their episode."""
+def _rows(tables: Tables, spec: RewardSpec, scored: pl.DataFrame | None) -> Iterator[Row]:
+    """The steps in order of episode and step, with what the loop must know of their episode and their scores."""
     ends = pl.DataFrame(tables.episodes.select(["episode_id", "ending", "success"]))
     steps = pl.DataFrame(tables.steps).join(ends, on="episode_id").sort("episode_id", "step")
+    scores = []
+    for term in spec.scored if scored is not None else []:
+        given = scored.filter(term=term).select("episode_id", "step", pl.col("value").alias(f"scored {term}"))  # type: ignore[union-attr]
+        steps = steps.join(given, on=("episode_id", "step"), how="left", maintain_order="left")
+        scores.append(f"scored {term}")
     tool = pl.col("kind") == "tool"
     frame = steps.select(
-        "episode_id", "step", "kind", "action", "arguments", "action_valid", "result",
+        "step", "kind", "action", "arguments", "action_valid", "result",
         pl.when(tool).then("result_status").otherwise(pl.lit("none")),
         (pl.col("episode_id") != pl.col("episode_id").shift(-1)).fill_null(True).alias("last"),
         pl.col("ending") == "terminal", "success",
     )  # fmt: skip
-    yield from frame.iter_rows()  # type: ignore[misc]
+    numbers = steps.select(scores).iter_rows() if scores else itertools.repeat(())
+    for row, given in zip(frame.iter_rows(), numbers, strict=False):
+        yield (*row, given)  # type: ignore[misc]

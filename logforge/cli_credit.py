@@ -15,9 +15,9 @@ from logforge.cli_options import JSON, STORE, show
 @click.option("--split", default="test", show_default=True)
 @click.option(
     "--method",
-    default="advantage",
+    default="counterfactual",
     show_default=True,
-    help="advantage, td, gae, n_step, td_lambda, retrace, return, uniform, discounted or last.",
+    help="counterfactual, td, gae, n_step, td_lambda, retrace, decomposition, shaped, return, uniform, discounted, last, or all.",
 )
 @click.option("--policy", default="bc", show_default=True, help="Whose values: a policy of the run.")
 @click.option("--n", default=3, show_default=True, type=click.IntRange(1), help="Steps of n_step.")
@@ -28,6 +28,7 @@ from logforge.cli_options import JSON, STORE, show
     help="Discount by the clock, γ^(seconds / this); return and discounted only.",
 )
 @click.option("--dataset", type=click.Path(), help="The dataset. Default: the one the run was trained on.")
+@click.option("--keep/--no-keep", default=True, help="Keep it in the store's table `credit` (the default).")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--out", type=click.Path(), help="Write a row for each step to this Parquet file.")
 @JSON
@@ -35,12 +36,12 @@ def credit(run: str, store: str, as_json: bool, **options: Any) -> None:
     """Say which steps the episodes of a split owe their outcome to. RUN is a folder that `train` made.
 
     \b
-    Example: logforge credit runs/default --out credit.parquet
+    Example: logforge credit runs/default --method all --out credit.parquet
     """
     from logforge.credit import credit_of
     from logforge.progress import bar
     from logforge.store import open_store
 
-    with open_store(store, read_only=True) as opened, bar("credit") as tick:
+    with open_store(store, read_only=not options["keep"], create=False) as opened, bar("credit") as tick:
         report = credit_of(opened, run, progress=tick, **options)
     show(report, as_json)

@@ -1,47 +1,35 @@
-"""Which steps an episode owes its outcome to: values of a policy by FQE, and what each method gives every logged step.
+"""Which steps an episode owes its outcome to: values of a policy by FQE, and what the methods give every logged step.
 
-`advantage`, Q(s, a) − Σ_b π(b|s) Q(s, b), explains best (docs/returns.md); none of them makes a better policy as a weight.
+`counterfactual`, Q(s, a) − Σ_b π(b|s) Q(s, b), explains best (docs/returns.md); none of them makes a better policy as a weight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
+import xxhash
 
 from logforge import ope
 from logforge.arrays import SplitArrays
 from logforge.atomic import replaced_file
+from logforge.credit_methods import DEFAULT, METHODS, Evidence, Method, Values, methods_named
+from logforge.credit_table import keep_credit
 from logforge.policy import PolicyBundle, load_policy
 from logforge.progress import Tick
-from logforge.returns import Floats, returns_to_go, time_discounts
+from logforge.returns import Floats, time_discounts
 from logforge.runs import read_run, run_data
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.shards import Shard
 from logforge.store import Store
 from logforge.tabulate import table
-from logforge.targets import targets_of
 
 SHOWN: Final = 5
-BY_CLOCK: Final = ("return", "discounted")
-"""Methods that can discount by real time: they need no values, and values are fitted with one γ a step."""
-
-
-@dataclass(frozen=True)
-class Values:
-    """Values of one policy on a split: V of its N + E observations, Q of its N logged actions, and π/μ of them."""
-
-    policy: str
-    states: Floats
-    taken: Floats
-    ratios: Floats
-    """NaN where the log has no propensity."""
-    unsettled: str
-    """Why the values are weak; empty when the fit has settled."""
 
 
 def fit_values(
@@ -78,10 +66,14 @@ def fit_values(
         seed=seed,
         progress=progress,
     )
-    return held, _values(held, bundle, policy, fitted)
+    settings = [bundle.card.weights_hash, members, updates, seed]
+    version = xxhash.xxh3_128_hexdigest(json.dumps(settings).encode())
+    return held, _values(held, bundle, policy, fitted, version)
 
 
-def _values(held: SplitArrays, bundle: PolicyBundle, policy: str, fitted: ope.QValues) -> Values:
+def _values(
+    held: SplitArrays, bundle: PolicyBundle, policy: str, fitted: ope.QValues, version: str
+) -> Values:
     chances = bundle.probabilities(held.observations, held.masks).astype(np.float64)
     rows, actions = held.observation_rows, held.actions
     return Values(
@@ -90,88 +82,61 @@ def _values(held: SplitArrays, bundle: PolicyBundle, policy: str, fitted: ope.QV
         taken=fitted.q[rows, actions],
         ratios=chances[rows, actions] / held.propensities,
         unsettled=fitted.unsettled,
+        version=version,
     )
-
-
-def _advantage(shard: Shard, values: Values, n: int, lam: float) -> Floats:
-    return values.taken - values.states[shard.observation_rows]
-
-
-def _target(kind: str) -> Callable[[Shard, Values, int, float], Floats]:
-    """The target less what it is a target of: how much better than expected the step turned out."""
-
-    def found(shard: Shard, values: Values, n: int, lam: float) -> Floats:
-        options: dict[str, Any] = {"n": n, "lam": lam}
-        if kind == "retrace":
-            options |= {"taken": values.taken, "ratios": values.ratios}
-        targets = targets_of(shard, kind, values.states, **options)
-        return targets if kind in ("td", "gae") else targets - values.states[shard.observation_rows]
-
-    return found
-
-
-VALUED: Final[Mapping[str, Callable[[Shard, Values, int, float], Floats]]] = {
-    "advantage": _advantage,
-    **{kind: _target(kind) for kind in ("td", "gae", "n_step", "td_lambda", "retrace")},
-}
-"""Methods that need values."""
-PLAIN: Final = ("return", "uniform", "discounted", "last")
-"""Methods that need the rewards alone."""
-METHODS: Final = (*VALUED, *PLAIN)
-
-
-def plain_credit(shard: Shard, method: str, discounts: Floats | None = None) -> Floats:
-    """`return`: the return to go. `uniform`, `discounted` and `last` share out each episode's sum of rewards: evenly, by γ to
-    the distance from the end, or all to the last step; what they give sums to the rewards. `discounts` are one for each step."""
-    offsets, rewards = np.asarray(shard.episode_offsets), shard.rewards.astype(np.float64)
-    gamma = np.full(shard.size, shard.manifest.gamma) if discounts is None else discounts
-    if method == "return":
-        return returns_to_go(rewards, offsets, gamma)
-    shares = _shares(method, offsets, gamma)
-    owner, count = shard.episode_index, shard.episode_count
-    totals, weights = np.bincount(owner, rewards, count), np.bincount(owner, shares, count)
-    return np.asarray(totals[owner] * shares / weights[owner])
-
-
-def _shares(method: str, offsets: np.ndarray[Any, Any], gamma: Floats) -> Floats:
-    last = np.zeros(len(gamma))
-    last[offsets[1:] - 1] = 1.0
-    if method == "last":
-        return last
-    # what 1 paid at the end is worth at each step
-    return returns_to_go(last, offsets, gamma) if method == "discounted" else np.ones(len(gamma))
 
 
 @dataclass(frozen=True)
 class CreditReport:
-    """The credit of a split's steps: `frame` has a row for each (episode_id, step, action, reward, credit, success, locator)."""
+    """The credit of a split's steps: `frame` has a row for each (episode_id, step, action, reward, success, locator) and a
+    column for each method, by its name."""
 
     frame: pl.DataFrame
-    method: str
+    methods: tuple[str, ...]
     policy: str | None
     dataset: str
     split: str
     notes: tuple[str, ...]
+    kept: bool
+    """Whether it is in the store's table `credit`."""
     file: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`; rows only where they were not written to a file."""
-        about = {name: getattr(self, name) for name in ("method", "policy", "dataset", "split", "file")}
+        about = {name: getattr(self, name) for name in ("policy", "dataset", "split", "kept", "file")}
         rows = [] if self.file else self.frame.to_dicts()
-        return {**about, "notes": list(self.notes), "steps": self.frame.height, "rows": rows}
+        listed = {"methods": list(self.methods), **about, "notes": list(self.notes)}
+        return {**listed, "steps": self.frame.height, "rows": rows}
 
     def render(self) -> str:
-        """For people: the steps that most is owed to, and those that are most to blame."""
+        """For people: the steps that most is owed to and those most to blame; of several methods, how they compare."""
         of = f", values of {self.policy}" if self.policy else ""
-        lines = [f"{self.dataset}, {self.split}: {self.frame.height:,} steps, credit by {self.method}{of}"]
-        ranked = self.frame.sort("credit", "episode_id", "step", descending=[True, False, False])
+        named = self.methods[0] if len(self.methods) == 1 else f"{len(self.methods)} methods"
+        lines = [f"{self.dataset}, {self.split}: {self.frame.height:,} steps, credit by {named}{of}", ""]
+        lines += [self._compared()] if len(self.methods) > 1 else self._extremes(self.methods[0])
+        lines += [f"note: {note}" for note in self.notes]
+        lines += ["kept in the store: SELECT * FROM credit"] if self.kept else []
+        return "\n".join(lines + ([f"wrote {self.file}"] if self.file else []))
+
+    def _compared(self) -> str:
+        rows = []
+        for name in self.methods:
+            amounts = self.frame[name]
+            sums = "yes" if METHODS[name].sums else "no"
+            success, failure = (amounts.filter(self.frame["success"] == won).mean() for won in (True, False))
+            rows.append((name, sums, _number(amounts.std()), _number(success), _number(failure)))
+        return table(("method", "sums to the rewards", "spread", "mean, successes", "mean, failures"), rows)
+
+    def _extremes(self, method: str) -> list[str]:
+        lines: list[str] = []
+        ranked = self.frame.sort(method, "episode_id", "step", descending=[True, False, False])
         for title, rows in (
             ("most owed to", ranked.head(SHOWN)),
             ("most to blame", ranked.tail(SHOWN).reverse()),
         ):
             shown = [
                 (
-                    f"{r['credit']:+.3g}",
+                    f"{r[method]:+.3g}",
                     r["action"],
                     f"{r['episode_id'][:12]}:{r['step']}",
                     r["success"],
@@ -179,16 +144,19 @@ class CreditReport:
                 )
                 for r in rows.to_dicts()
             ]
-            lines += ["", table((title, "action", "step", "success", "where"), shown, limit=160)]
-        lines += [f"note: {note}" for note in self.notes]
-        return "\n".join(lines + ([f"wrote {self.file}"] if self.file else []))
+            lines += [table((title, "action", "step", "success", "where"), shown, limit=160), ""]
+        return lines[:-1]
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:+.3g}"
 
 
 def credit_of(
     store: Store,
     run: str | Path,
     split: str = "test",
-    method: str = "advantage",
+    method: str = DEFAULT,
     *,
     policy: str = "bc",
     n: int = 3,
@@ -196,51 +164,63 @@ def credit_of(
     per_seconds: float | None = None,
     out: str | Path | None = None,
     dataset: str | Path | None = None,
+    keep: bool = True,
     progress: Tick | None = None,
     **fit: int,
 ) -> CreditReport:
-    """The credit of every step of a split, with the episodes' ids and the lines of the log from the store.
+    """The credit of every step of a split by one method, or by all, with the episodes' ids and the lines of the log.
 
-    `per_seconds` discounts by the clock, γ^(Δt / per_seconds), in the methods that need no values. `fit` are the options of
-    `fit_values`. Raises UsageError for a method that cannot be had, and Mismatch when the store has another build.
+    `keep` writes it into the store's table `credit`, in place of what the same method gave with the same options; a store
+    opened for reading keeps nothing. `per_seconds` discounts by the clock, γ^(Δt / per_seconds), in the methods that can.
+    `fit` are the options of `fit_values`. Raises UsageError for a method that cannot be had, and Mismatch when the store has
+    another build.
     """
-    if method not in METHODS:
-        raise UnknownName("method", method, list(METHODS))
-    if per_seconds is not None and method not in BY_CLOCK:
-        remedy = f"leave out --per-seconds, or take one of {', '.join(BY_CLOCK)}"
+    methods = methods_named(method)
+    if per_seconds is not None and (refused := [item.name for item in methods if not item.clock]):
+        clocked = ", ".join(name for name, item in METHODS.items() if item.clock)
         raise UsageError(
-            f"{method} cannot discount by the clock: values are fitted with one discount a step", remedy
+            f"{refused[0]} cannot discount by the clock", f"leave out --per-seconds, or take one of {clocked}"
         )
-    if method in VALUED:
-        shard, values = fit_values(run, split, policy, dataset=dataset, progress=progress, **fit)
-        steps, notes = _steps(store, shard), _value_notes(shard, values, method)
-        amounts = VALUED[method](shard, values, n, lam)
-    else:
-        shard, _ = run_data(read_run(Path(run)), dataset, split)
-        steps = _steps(store, shard)
-        discounts, notes = (None, []) if per_seconds is None else _clock(steps, shard, per_seconds)
-        amounts = plain_credit(shard, method, discounts)
-    if (cut := int(shard.timeouts.sum())) and method in PLAIN:
-        notes.append(
-            f"{cut} of {shard.episode_count} episodes are cut off: their rewards are a part of what they would have had"
-        )
-    frame = steps.drop("seconds").with_columns(credit=pl.Series(amounts))
+    values = None
+    if any(item.needs == "values" for item in methods):
+        _, values = fit_values(run, split, policy, dataset=dataset, progress=progress, **fit)
+    shard, train = run_data(read_run(Path(run)), dataset, split)
+    steps = _steps(store, shard)
+    discounts, notes = (None, []) if per_seconds is None else _clock(steps, shard, per_seconds)
+    worked = steps["worked"].fill_null(False).to_numpy()
+    found = {
+        item.name: item.give(Evidence(shard, train, values, worked, discounts, n, lam)) for item in methods
+    }
+    notes += [
+        *_warnings(shard, methods, values, steps),
+        *(note for item in found.values() for note in item.notes),
+    ]
+    amounts = {name: pl.Series(item.amounts) for name, item in found.items()}
+    frame = steps.drop("seconds", "worked").with_columns(**amounts)
     if out is not None:
         with replaced_file(Path(out)) as target:
             frame.write_parquet(target)
-    used = policy if method in VALUED else None
+    options = {"n": n, "lam": lam, "per_seconds": per_seconds}
+    kept = keep and keep_credit(store, shard, frame, [(item, values, options) for item in methods])
     return CreditReport(
-        frame, method, used, shard.manifest.dataset, split, tuple(notes), None if out is None else str(out)
+        frame=frame,
+        methods=tuple(found),
+        policy=None if values is None else policy,
+        dataset=shard.manifest.dataset,
+        split=split,
+        notes=tuple(notes),
+        kept=kept,
+        file=None if out is None else str(out),
     )
 
 
 _STEPS = """
     WITH timed AS (
-      SELECT s.episode_id, s.step, m.created_at
+      SELECT s.episode_id, s.step, m.created_at, s.kind = 'tool' AND s.result_status IS NOT DISTINCT FROM 'ok' AS worked
       FROM steps AS s LEFT JOIN messages AS m ON m.episode_id = s.episode_id AND m.position = s.position
     )
     SELECT
-      t.episode_id, t.step, t.action, t.reward, t.success, t.locator,
+      t.episode_id, t.step, t.action, t.reward, t.success, t.locator, timed.worked,
       epoch_us(lead(timed.created_at) OVER episode) / 1e6 - epoch_us(timed.created_at) / 1e6 AS seconds
     FROM transitions AS t LEFT JOIN timed ON timed.episode_id = t.episode_id AND timed.step = t.step
     WHERE t.dataset = ? AND t.split = ?
@@ -279,8 +259,16 @@ def _clock(steps: pl.DataFrame, shard: Shard, per_seconds: float) -> tuple[Float
     return time_discounts(shard.manifest.gamma, seconds, per_seconds), notes
 
 
-def _value_notes(shard: Shard, values: Values, method: str) -> list[str]:
-    notes = [values.unsettled] if values.unsettled else []
-    if method == "retrace" and (missing := int(np.isnan(values.ratios).sum())):
-        notes.append(f"{missing:,} of {shard.size:,} steps have no propensity: the trace is cut there")
-    return notes
+def _warnings(
+    shard: Shard, methods: Sequence[Method], values: Values | None, steps: pl.DataFrame
+) -> Iterator[str]:
+    """What weakens the credit."""
+    if values is not None and values.unsettled:
+        yield values.unsettled
+    if values is not None and shard.split == "train":
+        yield "the values were fitted on these very episodes: credit another split for values that have not seen them"
+    names = {item.name for item in methods if item.needs != "values"}
+    if names and (cut := int(shard.timeouts.sum())):
+        yield f"{cut} of {shard.episode_count} episodes are cut off: their rewards are a part of what they would have had"
+    if "shaped" in names and (unknown := steps["worked"].null_count()):
+        yield f"{unknown:,} steps are augmented and have no logged result: shaped gives them no bonus"

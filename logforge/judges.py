@@ -6,20 +6,19 @@ import asyncio
 import json
 import os
 import queue
-import random
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeVar
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from logforge.chat_endpoint import ChatEndpoint, Declined, Reply, Unavailable
+from logforge.chat_endpoint import ChatEndpoint, Reply
 from logforge.encoders import text_hash
 from logforge.judge_scores import put_together, read_score
+from logforge.openai_endpoint import Declined, Unavailable, check_url, wait_s
 from logforge.schemas.errors import CheckFailed, UsageError
 from logforge.scorer import InputName, Reads, Ready, Resources, Score, Scorer, Texts
 
@@ -30,19 +29,7 @@ PROMPT = (
 )
 """What a judge is told, where the spec has no `prompt`."""
 _FORMAT = "Give your reasons in a few sentences. Then end with one line: SCORE: <a number from 0 to 10>"
-_MOST_WAIT_S = 60.0
 T = TypeVar("T")
-
-
-def _endpoint(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be the base URL of an OpenAI-compatible endpoint, such as https://host/v1")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError(
-            "must hold no user, password or query: the key comes from the environment (`api_key_env`)"
-        )
-    return url.rstrip("/")
 
 
 class Judge(Scorer):
@@ -57,7 +44,7 @@ class Judge(Scorer):
         {"api_key_env", "concurrency", "per_minute", "tries", "backoff_s", "timeout_s"}
     )
 
-    url: Annotated[str, AfterValidator(_endpoint)]
+    url: Annotated[str, AfterValidator(check_url)]
     model: Annotated[str, Field(min_length=1)]
     text: InputName = "answer"
     show: list[InputName] = Field(default=["task"])
@@ -168,8 +155,7 @@ class _Session:
             except Unavailable as error:
                 if attempt == self.judge.tries:
                     raise
-                wait = self.judge.backoff_s * 2 ** (attempt - 1) * (1 + random.random() / 4)
-                await asyncio.sleep(min(max(wait, error.after_s or 0.0), _MOST_WAIT_S))
+                await asyncio.sleep(wait_s(attempt, self.judge.backoff_s, error))
         raise AssertionError("the last try returns or raises")
 
     async def _slot(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -23,10 +24,11 @@ class Perplexity(Scorer):
     """1 / perplexity per word: the geometric mean of the words' probabilities, so that higher is more fluent.
 
     The probabilities are those of an n-gram model with Witten-Bell interpolation, down to a uniform one over the words seen
-    and one more. It learns each distinct text of the train split once; a text that it learnt from is scored without itself.
+    and one more. It learns each distinct text of the train split once.
     """
 
     name = "perplexity"
+    code_version: ClassVar[int] = 2
     reads: ClassVar[Reads | None] = "own words"
     fitted: ClassVar[bool] = True
 
@@ -38,16 +40,16 @@ class Perplexity(Scorer):
         return "said"
 
     def ready(self, resources: Resources) -> Ready:
-        """Counts the n-grams of the train split's texts."""
+        """Counts the n-grams of the texts, when the first one is scored."""
         learnt = sorted({example.text for example in resources.examples}, key=text_hash)
         version = self.version([text_hash(text) for text in learnt])
         unready = (
             f"{len(learnt)} texts to learn from, {MIN_TEXTS} needed" if len(learnt) < MIN_TEXTS else None
         )
-        model = NgramModel(self.order, learnt)
+        model = cache(lambda: NgramModel(self.order, learnt))  # counted when the first text is scored
 
         def score(texts: Texts) -> Score:
-            return Score(math.exp(-model.cross_entropy(texts[0])))
+            return Score(math.exp(-model().cross_entropy(texts[0])))
 
         return Ready(version, each(score), unready=unready)
 
@@ -56,28 +58,24 @@ class NgramModel:
     """Counts of n-grams in distinct texts, and the probabilities that follow from them."""
 
     def __init__(self, order: int, texts: Iterable[str]) -> None:
-        self.order, self.texts = order, set(texts)
+        self.order = order
         self.counts: Counter[Gram] = Counter()
-        for text in self.texts:
+        for text in set(texts):
             self.counts.update(_grams(text, order))
         self.contexts, self.followers = _contexts(self.counts)
 
     def cross_entropy(self, text: str) -> float:
         """Mean negative log probability (in nats) of the text's words and its end."""
-        own = Counter(_grams(text, self.order)) if text in self.texts else Counter[Gram]()
-        own_contexts, own_only = _without(own, self.counts)
         words = _words(text, self.order)
-        size = self.followers[()] - own_only[()] + 1
+        size = self.followers.get((), 0) + 1
         total = 0.0
         for end in range(self.order - 1, len(words)):
             probability = 1.0 / size
             for length in range(self.order):
                 context = tuple(words[end - length : end])
-                seen = self.contexts[context] - own_contexts[context]
-                kinds = self.followers[context] - own_only[context]
-                if seen:
-                    gram = (*context, words[end])
-                    count = self.counts[gram] - own[gram]
+                if seen := self.contexts.get(context, 0):
+                    kinds = self.followers[context]
+                    count = self.counts[*context, words[end]]
                     probability = (count + kinds * probability) / (seen + kinds)
             total -= math.log(probability)
         return total / (len(words) - self.order + 1)
@@ -102,12 +100,3 @@ def _contexts(counts: Counter[Gram]) -> tuple[defaultdict[Gram, int], defaultdic
         totals[gram[:-1]] += count
         kinds[gram[:-1]] += 1
     return totals, kinds
-
-
-def _without(own: Counter[Gram], counts: Counter[Gram]) -> tuple[Counter[Gram], Counter[Gram]]:
-    """What one text alone brought to the contexts: occurrences, and words that follow nowhere else."""
-    totals, only = Counter[Gram](), Counter[Gram]()
-    for gram, count in own.items():
-        totals[gram[:-1]] += count
-        only[gram[:-1]] += counts[gram] == count
-    return totals, only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from logforge.frames import tables_of
+from logforge.near_duplicates import near_duplicates
 from logforge.progress import Tick, silent
 from logforge.ranking import auc
 from logforge.returns import returns_to_go
@@ -92,17 +94,7 @@ class RewardDiff:
             ),
         ]
         if self.movers:
-            rows = [
-                (
-                    m.episode_id[:12],
-                    f"{m.rank_a} → {m.rank_b}",
-                    f"{m.return_a:.3g} → {m.return_b:.3g}",
-                    m.success,
-                    m.locator,
-                )
-                for m in self.movers
-            ]
-            lines += ["", table(("biggest movers", "rank", "return", "success", "where"), rows, limit=160)]
+            lines += ["", mover_table(self.movers)]
         return "\n".join(lines)
 
 
@@ -147,8 +139,13 @@ def reward_diff(
         tau=kendall(both["total"].to_numpy(), both["total_b"].to_numpy()),
         auc_a=auc(both["total"].to_numpy(), success),
         auc_b=auc(both["total_b"].to_numpy(), success),
-        terms=_terms(*frames),
-        movers=_movers(both, facts),
+        terms=term_means(*frames),
+        movers=movers(
+            both.with_columns(
+                success=pl.Series(success, dtype=pl.Boolean),
+                locator=pl.Series([facts[i].locator for i in both["episode_id"]], dtype=pl.String),
+            )
+        ),
     )
 
 
@@ -171,13 +168,13 @@ def model_of(
     store: Store, spec: RewardSpec, logged: list[Episode], seed: int, progress: Tick = silent
 ) -> RewardModel:
     """The spec made ready for the store, with scales fitted on the train split of this seed."""
-    train = set(groups_of(logged, seed).filter(split="train")["episode_id"])
+    train = dict(groups_of(logged, seed).filter(split="train").select("episode_id", "group_key").iter_rows())
     return RewardModel.fit(spec, logged, train, store.con, progress)
 
 
 def groups_of(logged: list[Episode], seed: int) -> pl.DataFrame:
     """Which episodes belong together and the split of each (see `splits.assign_splits`)."""
-    return assign_splits(pl.DataFrame(tables_of(logged).episodes), seed)
+    return assign_splits(pl.DataFrame(tables_of(logged).episodes), seed, near=near_duplicates(logged))
 
 
 def episode_returns(frame: pl.DataFrame, gamma: float) -> pl.DataFrame:
@@ -199,7 +196,8 @@ def kendall(
     return float(kendalltau(a, b).statistic)
 
 
-def _terms(a: pl.DataFrame, b: pl.DataFrame) -> tuple[TermMean, ...]:
+def term_means(a: pl.DataFrame, b: pl.DataFrame) -> tuple[TermMean, ...]:
+    """The mean over episodes of each term's sum, under both; the frames hold episode_id and reward_terms."""
     means = [_term_means(frame) for frame in (a, b)]
     return tuple(
         TermMean(name, means[0].get(name), means[1].get(name)) for name in sorted({*means[0], *means[1]})
@@ -213,12 +211,13 @@ def _term_means(frame: pl.DataFrame) -> dict[str, float]:
         .unnest("term")
         .drop_nulls("value")
     )
-    sums = values.group_by("key", "episode_id").agg(pl.col("value").sum())
-    return dict(sums.group_by("key").agg(pl.col("value").mean()).iter_rows())
+    sums = values.group_by("key", "episode_id", maintain_order=True).agg(pl.col("value").sum())
+    ordered = sums.sort("key", "episode_id").group_by("key", maintain_order=True)
+    return dict(ordered.agg(pl.col("value").mean()).iter_rows())
 
 
-def _movers(both: pl.DataFrame, facts: dict[str, Episode]) -> tuple[Mover, ...]:
-    """The episodes whose rank changed most."""
+def movers(both: pl.DataFrame) -> tuple[Mover, ...]:
+    """The episodes whose rank changed most. `both` holds episode_id, total and total_b (the returns), success and locator."""
     ranked = both.with_columns(
         rank_a=pl.col("total").rank("min", descending=True),
         rank_b=pl.col("total_b").rank("min", descending=True),
@@ -227,7 +226,21 @@ def _movers(both: pl.DataFrame, facts: dict[str, Episode]) -> tuple[Mover, ...]:
         ranked.filter(pl.col("moved") > 0).sort("moved", "episode_id", descending=[True, False]).head(MOVERS)
     )
     return tuple(
-        Mover(row["episode_id"], row["rank_a"], row["rank_b"], row["total"], row["total_b"],
-              facts[row["episode_id"]].success, facts[row["episode_id"]].locator)
+        Mover(row["episode_id"], row["rank_a"], row["rank_b"], row["total"], row["total_b"], row["success"], row["locator"])
         for row in chosen.to_dicts()
     )  # fmt: skip
+
+
+def mover_table(found: Sequence[Mover]) -> str:
+    """Movers for people."""
+    rows = [
+        (
+            m.episode_id[:12],
+            f"{m.rank_a} → {m.rank_b}",
+            f"{m.return_a:.3g} → {m.return_b:.3g}",
+            m.success,
+            m.locator,
+        )
+        for m in found
+    ]
+    return table(("biggest movers", "rank", "return", "success", "where"), rows, limit=160)

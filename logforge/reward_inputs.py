@@ -33,7 +33,7 @@ _KNOWN = """\
 known AS (  -- what the log says; what cannot be there is the text 'none', what is missing is null
   SELECT
     s.episode_id, e.episode, s.step, s.step = e.last AS is_last,
-    s.step = e.last AND e.ending = 'terminal' AS is_end, FALSE AS final, s.kind, s.action, s.arguments, s.arguments_status, s.action_valid,
+    s.step = e.last AND e.ending = 'terminal' AS is_end, s.kind, s.kind = 'tool' AS is_tool, s.action, s.arguments, s.arguments_status, s.action_valid,
     CASE WHEN s.kind = 'tool' THEN s.result ELSE '' END AS result,
     CASE WHEN s.kind = 'tool' THEN s.result_status ELSE 'none' END AS result_status,
     CASE
@@ -47,7 +47,7 @@ known AS (  -- what the log says; what cannot be there is the text 'none', what 
     e.format, e.source_kind, e.ending, e.ending_reason, e.task_id, e.model,
     coalesce(s.policy_id, e.policy_id) AS policy_id, e.n_steps, e.calls, e.calls_that_worked, e.last_call_status,
     hash(s.action, s.arguments) AS call,
-    CASE WHEN s.kind = 'tool' AND s.result_status = 'ok' THEN hash(s.result) END AS answer{turn}
+    CASE WHEN s.kind = 'tool' AND s.result_status = 'ok' THEN hash(s.result) END AS answer{more}
   FROM {steps} AS s JOIN whole AS e USING (episode_id){joins}{final}
 )"""
 _FIRST_OF_TURN = "(SELECT *, row_number() OVER (PARTITION BY episode_id, position ORDER BY step) = 1 AS first_of_turn FROM steps)"
@@ -78,9 +78,9 @@ running AS (
     lag(error_class, 1, 'none') OVER episode AS prev_error_class,
     row_number() OVER (PARTITION BY episode, call ORDER BY step) - 1 AS repeats,
     count(*) FILTER (WHERE result_status IN ('error', 'timeout')) OVER earlier AS errors_so_far,
-    count(*) FILTER (WHERE kind = 'tool') OVER earlier AS calls_so_far,
+    count(*) FILTER (WHERE is_tool) OVER earlier AS calls_so_far,
     count(*) FILTER (WHERE kind = 'clarify') OVER earlier AS clarifies_so_far,{more}
-    kind = 'tool' AND NOT action_valid AS invalid_tool,
+    is_tool AND NOT action_valid AS invalid_tool,
     result_status IN ('error', 'timeout') AS runtime_error,
     kind = 'clarify' AS clarify
   FROM known
@@ -141,7 +141,7 @@ def _known(needed: set[str], final: bool) -> str:
         columns += ",\n    coalesce(r.user_reply, '') AS user_reply"
         joins += "\n  LEFT JOIN replies AS r ON r.episode_id = s.episode_id AND r.position = s.position"
     return _KNOWN.format(
-        turn=columns,
+        more=columns + (",\n    FALSE AS final" if final else ""),
         joins=joins,
         steps=_FIRST_OF_TURN if {"tokens", "cost"} & set(turn) else "steps",
         final=_FINAL if final else "",
@@ -156,20 +156,26 @@ def _running(needed: set[str]) -> str:
 def _loop(name: str, source: str, detectors: Detectors) -> str:
     distance = "step - lag(step) OVER (PARTITION BY episode, call ORDER BY step)"
     within = f"coalesce({distance} <= {detectors.loop.within}, FALSE)"
-    return stage(name, source, [f"kind = 'tool' AND {within} AS loop"])
+    return stage(name, source, [f"is_tool AND {within} AS loop"])
 
 
 def _news(name: str, source: str, detectors: Detectors) -> str:
-    first = "step = min(step) OVER (PARTITION BY episode, answer)"
-    return stage(name, source, [f"answer IS NOT NULL AND {first} AS is_news"])
+    """A join, since it is cheaper than a window over the hashes of the answers."""
+    return f"""\
+{name} AS (
+  SELECT r.*, f.step IS NOT NULL AS is_news
+  FROM {source} AS r LEFT JOIN (
+    SELECT episode, min(step) AS step FROM known WHERE answer IS NOT NULL GROUP BY episode, answer
+  ) AS f USING (episode, step)
+)"""
 
 
 def _progress(name: str, source: str, detectors: Detectors) -> str:
     """No news in this call and the ones before it; windows go over the calls alone."""
     calls = detectors.no_progress.calls
     news = f"count(*) FILTER (WHERE is_news) OVER (among ROWS {calls - 1} PRECEDING)"
-    column = f"kind = 'tool' AND row_number() OVER among >= {calls} AND {news} = 0 AS no_progress"
-    return stage(name, source, [column], "among AS (PARTITION BY episode, kind = 'tool' ORDER BY step)")
+    column = f"is_tool AND row_number() OVER among >= {calls} AND {news} = 0 AS no_progress"
+    return stage(name, source, [column], "among AS (PARTITION BY episode, is_tool ORDER BY step)")
 
 
 def _met(name: str, source: str, detectors: Detectors) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from logforge.schemas.episode import Episode
 from logforge.schemas.reward import RewardSpec
 
 if TYPE_CHECKING:
-    from logforge.scorer import Ready
+    from logforge.cross_fit import Models
 
 
 @dataclass(frozen=True)
@@ -31,26 +31,26 @@ class RewardModel:
     con: duckdb.DuckDBPyConnection
     """The store's connection, for the scorers' cache."""
     progress: Tick = silent
-    scorers: Mapping[str, Ready] = field(default_factory=dict)
-    """The spec's scorers made ready, by term; those that learn have done so from the train split."""
+    scorers: Mapping[str, Models] = field(default_factory=dict)
+    """The spec's scorers made ready, by term; those that learn have done so from the train split, cross-fitted."""
 
     @classmethod
     def fit(
         cls,
         spec: RewardSpec,
         logged: Iterable[Episode],
-        train: Collection[str],
+        train: Mapping[str, str],
         con: duckdb.DuckDBPyConnection,
         progress: Tick = silent,
     ) -> RewardModel:
         """The model of a spec; `train` are the ids of the train split's episodes, which alone decide the scales and what
-        scorers learn."""
+        scorers learn, with the key of each one's split group: no episode is scored by what its own group taught."""
         episodes = list(logged)
         first = cls(spec, {}, tables_of(episodes).episodes, con, progress)
         if not spec.normalised and not spec.scored:
             return first
         tables = first._tables([episode for episode in episodes if episode.episode_id in train])
-        ready = replace(first, scorers=_ready(spec, con, tables))
+        ready = replace(first, scorers=_ready(spec, con, tables, train))
         return (
             replace(ready, scales=fit_scales(spec, tables, ready._scored(tables)))
             if spec.normalised
@@ -87,7 +87,9 @@ class RewardModel:
         return run_scorers(self.spec, tables, self.con, self.progress, self.scorers)
 
 
-def _ready(spec: RewardSpec, con: duckdb.DuckDBPyConnection, train: Tables) -> dict[str, Ready]:
+def _ready(
+    spec: RewardSpec, con: duckdb.DuckDBPyConnection, train: Tables, groups: Mapping[str, str]
+) -> dict[str, Models]:
     from logforge.scoring import ready_scorers
 
-    return ready_scorers(spec, con, train)
+    return ready_scorers(spec, con, train, groups)

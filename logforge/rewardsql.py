@@ -60,7 +60,7 @@ def compile_query(spec: RewardSpec, scales: Mapping[str, Scale] | None = None) -
     head = "\n".join(
         (f"-- reward spec {spec.hash}: the sum of", *(_comment(spec, name, scales) for name in terms))
     )
-    return "\n".join((head, "WITH", ",\n".join(stages), _result(terms), ""))
+    return "\n".join((head, "WITH", ",\n".join(stages), _result(terms, bool(potentials)), ""))
 
 
 def paying_steps(term: Term, detectors: Detectors, columns: Iterable[str]) -> str:
@@ -200,7 +200,7 @@ def _sum(terms: Mapping[str, Term]) -> str:
     return chain
 
 
-def _result(terms: Mapping[str, Term]) -> str:
+def _result(terms: Mapping[str, Term], final: bool) -> str:
     reasons = [_reason(name, term) for name, term in terms.items() if not term.optional]
     reasons.append("CASE WHEN NOT isfinite(total) THEN 'the sum of the terms is not finite' END")
     return "\n".join(
@@ -214,7 +214,7 @@ def _result(terms: Mapping[str, Term]) -> str:
             ",\n".join(f"    {reason}" for reason in reasons),
             "  ) END AS null_reason",
             "FROM summed JOIN (SELECT episode, episode_id FROM whole) AS named USING (episode)",
-            "WHERE NOT final",
+            *(["WHERE NOT final"] if final else []),
             "ORDER BY episode, step",
         )
     )

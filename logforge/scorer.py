@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import duckdb
@@ -12,7 +11,8 @@ import msgspec
 import xxhash
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from logforge.schemas.errors import UnknownName
+from logforge.encoders import check_encoder
+from logforge.schemas.errors import UnknownName, UsageError
 from logforge.scorer_texts import INPUTS
 
 Reads = Literal["own words", "outcome", "world"]
@@ -73,9 +73,10 @@ def _input(name: str) -> str:
 
 
 def _encoder(name: str) -> str:
-    valid = ("hashing", "minilm", "the folder of a sentence-transformers model")
-    if name not in valid[:2] and not Path(name).is_dir():
-        raise ValueError(str(UnknownName("encoder", name, valid)))
+    try:
+        check_encoder(name)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
     return name
 
 

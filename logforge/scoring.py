@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from logforge.cross_fit import Models, fitted
 from logforge.encoders import is_blank
 from logforge.frames import Tables
 from logforge.progress import Tick, silent
@@ -28,14 +29,20 @@ _SCHEMA = {
 
 
 def ready_scorers(
-    spec: RewardSpec, con: duckdb.DuckDBPyConnection, train: Tables | None = None
-) -> dict[str, Ready]:
-    """The scorers of a spec made ready, by term. Those that learn do so from `train`, the tables of the train split."""
+    spec: RewardSpec,
+    con: duckdb.DuckDBPyConnection,
+    train: Tables | None = None,
+    groups: Mapping[str, str] | None = None,
+) -> dict[str, Models]:
+    """The scorers of a spec made ready, by term. Those that learn do so from `train`, the tables of the train split,
+    cross-fitted by `groups`, the split groups of its episodes."""
     found = {}
     for name, term in _calls(spec).items():
-        scorer = make_scorer(term.scorer or {})
-        examples = _examples(scorer, train) if scorer.fitted and train is not None else ()
-        found[name] = scorer.ready(Resources(con, examples))
+        scorer, resources = make_scorer(term.scorer or {}), Resources(con)
+        if scorer.fitted and train is not None:
+            found[name] = fitted(scorer, resources, _examples(scorer, train), groups)
+        else:
+            found[name] = Models(scorer.ready(resources))
     return found
 
 
@@ -44,7 +51,7 @@ def run_scorers(
     tables: Tables,
     con: duckdb.DuckDBPyConnection,
     progress: Tick = silent,
-    ready: Mapping[str, Ready] | None = None,
+    ready: Mapping[str, Models] | None = None,
 ) -> pl.DataFrame | None:
     """What the spec's scorers give: term, episode_id, step, value (null: not scored), reason. None when it has no scorers.
 
@@ -65,7 +72,7 @@ def run_scorers(
 
 def scorer_record(
     spec: RewardSpec,
-    ready: Mapping[str, Ready] | None = None,
+    ready: Mapping[str, Models] | None = None,
     con: duckdb.DuckDBPyConnection | None = None,
 ) -> list[dict[str, Any]]:
     """The scorers of a spec with what decides their values: term, name, version, parameters, and the models that answered."""
@@ -74,10 +81,12 @@ def scorer_record(
         scorer = make_scorer(term.scorer or {})
         record: dict[str, Any] = {"term": name, "scorer": scorer.name, "parameters": scorer.parameters}
         if ready is not None:
-            record["version"] = ready[name].version
-            sources = ScorerCache(con, scorer.name, ready[name].version).sources() if con is not None else []
+            models = ready[name]
+            record["version"] = models.whole.version
+            record |= {"folds": [model.version for model in models.folds]} if models.folds else {}
+            sources = ScorerCache(con, scorer.name, models.whole.version).sources() if con is not None else []
             record |= {"answered_by": sources} if sources else {}
-            record |= {"unready": ready[name].unready} if ready[name].unready else {}
+            record |= {"unready": models.unready} if models.unready else {}
         records.append(record)
     return records
 
@@ -104,18 +113,26 @@ def _term_rows(
     detectors: Detectors,
     tables: Tables,
     con: duckdb.DuckDBPyConnection,
-    ready: Ready,
+    models: Models,
     progress: Tick,
 ) -> Iterator[tuple[str, str, int, float | None, str | None]]:
     scorer = make_scorer(term.scorer or {})
     steps = list(texts(term, scorer.inputs, tables, detectors).iter_rows())
-    whole = {row[2:] for row in steps if not any(map(is_blank, row[2:]))}
-    scores = {} if ready.unready else _scores(scorer, ready, sorted(whole), con, progress)
-    for episode, step, *read in steps:
+    parents = dict(pl.DataFrame(tables.episodes.select(["episode_id", "parent_episode_id"])).iter_rows())
+    chosen = [models.of(episode, parents.get(episode)) for episode, *_ in steps]
+    wanted: dict[str, tuple[Ready, set[Texts]]] = {}
+    for model, (_, _, *read) in zip(chosen, steps, strict=True):
+        if not any(map(is_blank, read)):
+            wanted.setdefault(model.version, (model, set()))[1].add(tuple(read))
+    scores = {
+        version: {} if models.unready else _scores(scorer, model, sorted(items), con, progress)
+        for version, (model, items) in wanted.items()
+    }
+    for model, (episode, step, *read) in zip(chosen, steps, strict=True):
         if missing := [item for item, text in zip(scorer.inputs, read, strict=True) if is_blank(text)]:
             score = Score(None, reason=f"missing {', '.join(missing)}")
         else:
-            score = scores.get(tuple(read)) or Score(None, reason=ready.unready)
+            score = scores[model.version].get(tuple(read)) or Score(None, reason=models.unready)
         yield name, episode, step, score.value, score.reason
 
 

@@ -12,6 +12,12 @@ def completion(content, model="stub-2026-01"):
     return json.dumps({"model": model, "choices": [{"message": {"role": "assistant", "content": content}}]})
 
 
+def embeddings(vectors, model="stub-2026-01"):
+    """The body of an answer with vectors, the last one first: an endpoint need not keep the order."""
+    items = [{"index": index, "embedding": list(vector)} for index, vector in enumerate(vectors)]
+    return json.dumps({"model": model, "data": items[::-1]})
+
+
 class Stub(ThreadingHTTPServer):
     """`script(number, text)` says what becomes of the request: a body, a status, or a word of `_Handler`."""
 
@@ -45,7 +51,8 @@ class _Handler(BaseHTTPRequestHandler):
             server.open_now += 1
             server.most_open = max(server.most_open, server.open_now)
         try:
-            self._do(server.script(number, body["messages"][1]["content"]))
+            asked = body["input"] if "input" in body else body["messages"][1]["content"]
+            self._do(server.script(number, asked))
         finally:
             with server.lock:
                 server.open_now -= 1

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import shutil
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import logforge
 import made_chain as chain
-from logforge import credit as crediting
+from logforge.arrays import SplitArrays
 from logforge.cli import main
-from logforge.credit import METHODS, PLAIN, credit_of, fit_values, plain_credit
+from logforge.credit import credit_of, fit_values
+from logforge.credit_methods import BONUS, METHODS, Evidence
+from logforge.decomposition import FOLDS, decompose
 from logforge.ope import Span, q_values
 from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.shards import load_shards
+from logforge.shards import Shard, load_shards
 from logforge.store import Store
 from logforge.targets import KINDS, targets_of
 from made_chain import CELLS, FORWARD, GAMMA, GOAL, STEP, VOCABULARY
@@ -59,10 +66,10 @@ def run(tmp_path_factory):
     manifest = load_shards(dataset).manifest
     drawing_policy(manifest).save(folder / "run" / "bc")
     told = {
-        "schema_version": 1,
+        "schema_version": 2,
         "dataset": {"path": str(dataset), "hash": manifest.hash},
-        "config": {"algo": "bc"},
-        "policies": {"bc": {}},
+        "config": {"algo": "bc", "seed": 0},
+        "policies": {"bc": {"seed": 0}},
         "left_out": {},
     }
     (folder / "run" / "train.json").write_text(json.dumps(told))
@@ -88,6 +95,8 @@ def store(run):
             "step": steps.astype(np.int32),
             "position": steps.astype(np.int32),
             "action": [VOCABULARY.actions[action] for action in held.actions],
+            "kind": ["respond" if action in chain.IDLE[:2] else "tool" for action in held.actions.tolist()],
+            "result_status": ["ok" if action == FORWARD else "error" for action in held.actions.tolist()],
             "reward": held.rewards.astype(np.float64),
             "success": held.success[held.episode_index] == 1,
             "locator": [f"log.jsonl:{number + 1}" for number in range(held.size)],
@@ -101,7 +110,7 @@ def store(run):
         opened.con.register("rows", frame.to_arrow())
         for table, columns in (
             ("transitions", "dataset, split, episode_id, step, action, reward, success, locator"),
-            ("steps", "episode_id, step, position, action, locator"),
+            ("steps", "episode_id, step, position, kind, action, result_status, locator"),
             ("messages", "episode_id, position, created_at"),
         ):
             opened.con.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM rows")
@@ -121,9 +130,9 @@ def test_values_are_those_of_the_linear_equations(valued):
     assert values.taken == pytest.approx(np.where(forward, q[0][cells], q[1][cells]), abs=0.6)
 
 
-def test_the_advantage_credits_going_forward_and_blames_idling(valued):
+def test_the_counterfactual_credits_going_forward_and_blames_idling(valued):
     shard, values = valued
-    advantage = crediting.VALUED["advantage"](shard, values, 1, 0.95)
+    advantage = METHODS["counterfactual"].give(Evidence(shard, shard, values)).amounts
     forward = shard.actions == FORWARD
     assert advantage[forward].min() > advantage[~forward].max()
     v, q = true_values(CHANCE)
@@ -170,19 +179,116 @@ def test_what_a_target_needs_is_asked_for(valued):
         targets_of(shard, "magic")
 
 
-@pytest.mark.parametrize("method", ["uniform", "discounted", "last"])
-def test_what_is_shared_out_is_what_came_in(valued, method):
+SUMMING = [name for name, method in METHODS.items() if method.sums]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=6), min_size=FOLDS, max_size=12),
+    st.integers(0, 2**31),
+    st.booleans(),
+)
+def test_what_is_shared_out_is_what_came_in(episodes, seed, same):
+    """Whatever the rewards, what was observed and who is in the train split: credit that promises it sums to the rewards."""
+    shard = made_shard(episodes, seed)
+    train = shard if same else made_shard(episodes[::-1], seed + 1)
+    shard = replace(shard, split="train" if same else "test")
+    for method in SUMMING:
+        found = METHODS[method].give(Evidence(shard, train)).amounts
+        for rewards, (start, stop) in zip(episodes, pairwise(shard.episode_offsets), strict=True):
+            assert found[start:stop].sum() == pytest.approx(sum(rewards), abs=1e-6)
+
+
+def made_shard(episodes, seed):
+    """Episodes with these rewards, and observations and actions drawn at random."""
+    rng = np.random.default_rng(seed)
+    lengths = [len(rewards) for rewards in episodes]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    plain = chain.walk(len(episodes), CHANCE, 0)
+    arrays = {
+        **vars(plain),
+        "actions": rng.choice(chain.ALLOWED, offsets[-1]).astype(np.int32),
+        "rewards": np.concatenate(episodes).astype(np.float32),
+        "episode_offsets": offsets,
+        "observation_offsets": offsets + np.arange(len(offsets)),
+        "observations": rng.random((offsets[-1] + len(episodes), CELLS)).astype(np.float32),
+        "masks": np.ones((offsets[-1] + len(episodes), VOCABULARY.size), bool),
+    }
+    names = {field.name for field in fields(SplitArrays)}
+    given = {name: array for name, array in arrays.items() if name in names}
+    return Shard(**given, manifest=chain.manifest(), path=Path(), split="test")
+
+
+def test_shares_are_even_by_gamma_or_all_at_the_end(valued):
     shard, _ = valued
-    found = plain_credit(shard, method)
-    for start, stop in zip(shard.episode_offsets[:-1], shard.episode_offsets[1:], strict=True):
-        rewards, shares = shard.rewards[start:stop].astype(np.float64), found[start:stop]
-        assert shares.sum() == pytest.approx(rewards.sum(), abs=1e-9)
-        if method == "uniform":
-            assert shares == pytest.approx(rewards.mean())
-        elif method == "last":
-            assert not shares[:-1].any()
-        else:
-            assert shares[:-1] == pytest.approx(GAMMA * shares[1:])
+    found = {
+        name: METHODS[name].give(Evidence(shard, shard)).amounts for name in ("uniform", "discounted", "last")
+    }
+    for start, stop in pairwise(shard.episode_offsets):
+        rewards = shard.rewards[start:stop].astype(np.float64)
+        assert found["uniform"][start:stop] == pytest.approx(rewards.mean())
+        assert not found["last"][start : stop - 1].any()
+        assert found["discounted"][start : stop - 1] == pytest.approx(
+            GAMMA * found["discounted"][start + 1 : stop]
+        )
+
+
+def test_the_decomposition_credits_what_leads_to_the_return():
+    """A coin thrown at a known step decides the return: that step gets the difference, the others share the rest evenly."""
+    train, held = coins(400, 0), coins(50, 1)
+    found = decompose(held, train, same=False)
+    assert 0.4 < found.explained <= 0.5  # half of the prefixes end before the toss
+    credit = found.credit.reshape(50, 5)
+    heads = held.rewards.reshape(50, 5).sum(axis=1) > 0
+    rest = np.delete(credit, 2, axis=1)
+    assert (credit[heads, 2] - rest[heads].mean(axis=1)).min() > 0.4
+    assert (credit[~heads, 2] - rest[~heads].mean(axis=1)).max() < -0.4
+    assert np.ptp(rest, axis=1).max() < 0.2
+
+
+def coins(episodes, seed):
+    """Five steps; at the third the agent goes forward or asks by the toss of a coin, and at the end is paid 1 or 0."""
+    rng = np.random.default_rng(seed)
+    heads = rng.random(episodes) < 0.5
+    shard = made_shard([[0.0, 0.0, 0.0, 0.0, float(head)] for head in heads], seed)
+    actions = shard.actions.reshape(episodes, 5).copy()
+    actions[:] = chain.IDLE[0]
+    actions[:, 2] = np.where(heads, FORWARD, chain.IDLE[1])
+    observations = np.zeros_like(shard.observations)
+    return replace(shard, actions=actions.ravel(), observations=observations)
+
+
+def test_the_train_split_is_predicted_by_models_that_did_not_see_it():
+    """Noise that names the episode explains nothing when its own group is left out, and all when it is not."""
+    shard = made_shard([[reward] for reward in np.random.default_rng(0).choice([-1.0, 1.0], 40).tolist()], 0)
+    names = np.zeros((80, 40), np.float32)
+    names[np.arange(80), np.arange(80) // 2] = np.tile([0.0, 1.0], 40)
+    shard = replace(shard, observations=names, actions=np.zeros(40, np.int32))
+    assert decompose(shard, shard, same=True).explained < 0.05
+    twins = replace(
+        shard, groups=np.arange(40, dtype=np.int32) % 20, observations=np.tile(names[:40], (2, 1))
+    )
+    pairs = np.tile(shard.rewards[:20], 2)
+    grouped = decompose(replace(twins, rewards=pairs), replace(twins, rewards=pairs), same=True)
+    assert grouped.explained < 0.05
+    apart = replace(
+        twins, rewards=pairs, groups=np.argsort(np.argsort(np.arange(40) % 20 * 2 + np.arange(40) // 20))
+    )
+    assert decompose(apart, apart, same=True).explained > 0.3
+
+
+def test_too_few_groups_give_no_decomposition():
+    few = made_shard([[1.0]] * (FOLDS - 1), 0)
+    with pytest.raises(UsageError, match="4 independent train episodes"):
+        decompose(few, few, same=False)
+
+
+def test_shaped_pays_more_for_commands_that_worked(run, store):
+    with Store(store, read_only=True) as opened:
+        frame = credit_of(opened, run, method="shaped").frame
+    bonus = (frame["shaped"] - frame["reward"]).to_numpy()
+    worked = np.array([action == "forward" for action in frame["action"]])
+    assert bonus == pytest.approx(np.where(worked, BONUS, 0.0))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -192,13 +298,45 @@ def test_every_method_gives_every_step_a_number_with_its_line(run, store, method
     shard = load_shards(run.parent / "chain", "test")
     written = pl.read_parquet(tmp_path / "c.parquet")
     assert written.equals(report.frame)
-    assert written.columns == ["episode_id", "step", "action", "reward", "success", "locator", "credit"]
+    assert written.columns == ["episode_id", "step", "action", "reward", "success", "locator", method]
     assert written.height == shard.size
-    assert np.isfinite(written["credit"].to_numpy()).all()
+    assert np.isfinite(written[method].to_numpy()).all()
     assert written["locator"].to_list() == [f"log.jsonl:{number + 1}" for number in range(shard.size)]
     assert np.array_equal(written["reward"].to_numpy(), shard.rewards.astype(np.float64))
     assert ("propensity" in " ".join(report.notes)) == (method == "retrace")
-    assert (report.policy is None) == (method in PLAIN)
+    assert (report.policy is None) == (METHODS[method].needs != "values")
+    assert not report.kept
+
+
+def test_all_methods_are_kept_once_with_what_made_them(run, store, tmp_path):
+    path = shutil.copy(store, tmp_path / "store.duckdb")
+    with Store(path) as opened:
+        for _ in range(2):
+            report = credit_of(opened, run, method="all", members=2, updates=5)
+        kept = opened.sql("SELECT * FROM credit ORDER BY method, episode_id, step")
+        credit_of(opened, run, method="n_step", n=2, members=2, updates=5)
+        both = opened.sql(
+            "SELECT DISTINCT settings->>'n' AS n FROM credit WHERE method = 'n_step' ORDER BY n"
+        )
+        hash_ = opened.sql("SELECT hash FROM datasets").item()
+    assert report.kept
+    assert kept.height == len(METHODS) * report.frame.height
+    assert set(kept["hash"]) == {hash_}
+    for name, rows in kept.group_by("method"):
+        wanted = report.frame.sort("episode_id", "step")[name[0]]
+        assert rows.sort("episode_id", "step")["credit"].to_list() == wanted.to_list()
+        assert set(rows["policy"]) == ({"bc"} if METHODS[name[0]].needs == "values" else {None})
+    assert both["n"].to_list() == ["2", "3"]
+
+
+def test_credit_of_an_earlier_build_goes_when_new_credit_is_kept(run, store, tmp_path):
+    path = shutil.copy(store, tmp_path / "store.duckdb")
+    with Store(path) as opened:
+        for name in ("chain", "other"):
+            opened.con.execute("INSERT INTO credit BY NAME SELECT ? AS dataset, 'old' AS hash", [name])
+        credit_of(opened, run, method="uniform")
+        held = opened.sql("SELECT DISTINCT dataset, hash = 'old' AS old FROM credit ORDER BY 1, 2").rows()
+    assert held == [("chain", False), ("other", True)]
 
 
 def test_a_discount_by_the_clock(run, store):
@@ -206,7 +344,7 @@ def test_a_discount_by_the_clock(run, store):
     with Store(store, read_only=True) as opened:
         report = credit_of(opened, run, method="return", per_seconds=60)
     shard = load_shards(run.parent / "chain", "test")
-    found, start = report.frame["credit"].to_numpy(), 0
+    found, start = report.frame["return"].to_numpy(), 0
     for stop in shard.episode_offsets[1:]:
         total = 0.0
         for row in range(int(stop) - 1, start - 1, -1):
@@ -221,7 +359,7 @@ def test_what_cannot_be_had_is_refused(run, store):
     with Store(store, read_only=True) as opened:
         with pytest.raises(UsageError, match="gae cannot discount by the clock"):
             credit_of(opened, run, method="gae", per_seconds=60)
-        with pytest.raises(UnknownName, match="advantage"):
+        with pytest.raises(UnknownName, match="counterfactual"):
             credit_of(opened, run, method="magic")
         with pytest.raises(UnknownName, match="policy of the run"):
             credit_of(opened, run, policy="cql")
@@ -252,8 +390,11 @@ def test_the_command(run, store):
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert told["steps"] == len(told["rows"])
-    assert told["method"] == "uniform"
-    shown = CliRunner().invoke(main, ["credit", str(run), "--store", str(store), "--method", "last"])
+    assert told["methods"] == ["uniform"]
+    assert told["kept"]
+    plain = ["credit", str(run), "--store", str(store), "--no-keep"]
+    shown = CliRunner().invoke(main, [*plain, "--method", "last"])
+    assert "kept in the store" not in shown.stdout
     assert "most owed to" in shown.stdout
     assert "log.jsonl:" in shown.stdout
 

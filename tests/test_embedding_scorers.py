@@ -65,7 +65,7 @@ def test_a_second_run_embeds_nothing(store, monkeypatch):
     first = [alike(store, name, "one text", "another text") for name in ("similarity", "bert_score")]
     rows = results(store)
     for method in ("encode", "encode_tokens"):
-        monkeypatch.setattr(f"logforge.encoders.HashingEncoder.{method}", None)
+        monkeypatch.setattr(f"logforge.hashing_encoder.HashingEncoder.{method}", None)
     assert [alike(store, name, "one text", "another text") for name in ("similarity", "bert_score")] == first
     assert results(store) == rows
 

@@ -1,11 +1,13 @@
 """Scorers that learn from the train split: perplexity and satisfaction."""
 
 import math
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logforge.cross_fit import FOLDS, fitted, folds_of
 from logforge.frames import tables_of
 from logforge.perplexity import NgramModel, Perplexity
 from logforge.satisfaction import Satisfaction
@@ -63,12 +65,6 @@ def test_the_entropy_is_that_of_the_definition(words):
     assert model.cross_entropy(text) == pytest.approx(-sum(map(math.log, chances)) / len(chances))
 
 
-def test_a_text_it_learnt_from_is_scored_without_itself():
-    learnt = NgramModel(3, CORPUS)
-    without = NgramModel(3, CORPUS[1:])
-    assert learnt.cross_entropy(CORPUS[0]) == pytest.approx(without.cross_entropy(CORPUS[0]))
-
-
 def test_fluent_texts_score_higher_than_garbled_ones():
     made = ready(Perplexity(), examples(CORPUS))
     fluent, garbled, foreign = values(
@@ -104,17 +100,6 @@ def test_satisfaction_tells_thanks_from_complaints():
     assert angry < 0.4
 
 
-def test_a_rated_text_is_scored_by_a_model_that_did_not_see_it():
-    texts, successes = rated(40)
-    secret = "zanzibar"
-    made = ready(Satisfaction(), examples([*texts, secret], [*successes, True]))
-    unseen = ready(Satisfaction(), examples(texts, successes))
-    assert values(made, [secret])[0] == pytest.approx(values(unseen, [secret])[0], abs=0.15)
-    assert values(made, [f"{secret} !"])[0] > values(made, [secret])[0], (
-        "others of its words were learnt from it"
-    )
-
-
 def test_satisfaction_needs_episodes_of_either_kind():
     assert ready(Satisfaction(), examples(*rated(18))).unready == (
         "9 episodes rated well and 9 rated badly in the train split, 10 of each needed"
@@ -144,8 +129,73 @@ def test_satisfaction_in_a_run(store):
     found = scored(store, "satisfaction", episodes, learnt, when="user_reply <> ''")
     rest = [(value > 0.5) == success for (value, _), success in zip(found[40:], successes[40:], strict=True)]
     assert sum(rest) >= 18
-    assert len(results(store)) == 60
+    assert len(results(store)) == 60, "each text of the train split by one model, the others by the whole one"
     assert scored(store, "satisfaction", episodes, learnt, when="user_reply <> ''") == found
     assert scored(store, "satisfaction", episodes[:1], when="user_reply <> ''")[0][1].startswith(
         "0 episodes rated well"
     )
+
+
+def cross_fitted(scorer, given_examples, groups=None):
+    return fitted(scorer, Resources(None), given_examples, groups)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), st.sampled_from("uvwxyz"), min_size=1))
+def test_a_group_lies_in_one_fold_and_folds_are_even(groups):
+    folds = folds_of(groups)
+    assert folds.keys() == groups.keys()
+    of_group = {
+        group: {folds[episode] for episode in groups if groups[episode] == group} for group in groups.values()
+    }
+    assert all(len(found) == 1 for found in of_group.values())
+    sizes = Counter(fold for found in of_group.values() for fold in found)
+    assert max(sizes.values()) - min(sizes.get(fold, 0) for fold in range(FOLDS)) <= 1
+    assert folds_of(dict(reversed(groups.items()))) == folds
+
+
+def test_nothing_of_an_episodes_group_is_in_its_model():
+    """Trials of a task share a word that gives the outcome away: learnt from the others it would, by its own group it may not."""
+    texts, successes = rated(80)
+    groups = {f"e{n}": f"task {n // 4}" for n in range(80)}
+    words = [f"{text} secret{n // 4}" for n, text in enumerate(texts)]
+    models = cross_fitted(Satisfaction(), examples(words, successes), groups)
+    for number in (0, 41, 79):
+        model = models.of(f"e{number}", None)
+        own = {f"e{n}" for n in range(80) if n // 4 == number // 4}
+        fold = {episode for episode, found in models.fold_of.items() if found == models.fold_of[f"e{number}"]}
+        assert own <= fold
+        rest = [n for n in range(80) if f"e{n}" not in fold]
+        apart = Satisfaction().ready(
+            Resources(None, tuple(item for item in examples(words, successes) if item.episode_id not in fold))
+        )
+        assert model.version == apart.version
+        assert values(model, [words[number]]) == values(apart, [words[number]])
+        assert len(rest) == 64
+    assert models.of("held out", None) is models.whole
+    assert models.of("a copy of e3", "e3") is models.of("e3", None)
+
+
+def test_the_same_text_scores_by_each_episodes_own_group(store):
+    """`spam` was said in good episodes of one group alone: the others learn from it, its own group does not."""
+    texts, successes = rated(60)
+    said = [*texts, *["spam"] * 5, "spam"]
+    episodes = [
+        dialogue(f"e{n:02}", reply=text, success=good)
+        for n, (text, good) in enumerate(zip(said, [*successes, *[True] * 5, None], strict=True))
+    ]
+    spec = spec_of("satisfaction", when="user_reply <> ''")
+    train = episodes[:65]
+    groups = {e.episode_id: "spammers" if n >= 60 else e.episode_id for n, e in enumerate(train)}
+    learnt = ready_scorers(spec, store.con, tables_of(train), groups)
+    found = scored(store, "satisfaction", episodes, learnt, when="user_reply <> ''")
+    inside, outside = {value for value, _ in found[60:65]}, found[65][0]
+    assert len(inside) == 1
+    assert outside > inside.pop() + 0.05
+
+
+def test_a_scorer_is_ready_when_all_its_models_are():
+    few = cross_fitted(Satisfaction(), examples(*rated(20)))
+    assert few.whole.unready is None
+    assert "held out" in few.unready
+    assert cross_fitted(Satisfaction(), examples(*rated(40))).unready is None
+    assert cross_fitted(Perplexity(), examples(CORPUS[:19])).unready == "19 texts to learn from, 20 needed"

@@ -118,10 +118,10 @@ def test_texts_are_those_of_the_step_and_of_the_episode(store):
 def test_scorers_that_learn_do_so_from_the_train_split(store):
     episodes = [dialogue(f"e{n}", answer=f"answer {n} is fine", first=f"step {n}") for n in range(30)]
     spec = spec_of({"name": "perplexity"}, when="said <> ''")
-    train = {episode.episode_id for episode in episodes[:20]}
+    train = {episode.episode_id: f"group {n}" for n, episode in enumerate(episodes[:20])}
     model = RewardModel.fit(spec, episodes, train, store.con)
     assert all(reward > 0 for reward in model.score(episodes)["reward"])
-    other = RewardModel.fit(spec, episodes, {episodes[0].episode_id}, store.con)
+    other = RewardModel.fit(spec, episodes, {episodes[0].episode_id: "group 0"}, store.con)
     (record,) = other.record()["scorers"]
     assert record["unready"] == "2 texts to learn from, 20 needed"
     assert record["version"] != model.record()["scorers"][0]["version"]
@@ -136,7 +136,7 @@ def logs(tmp_path, conversation, write_jsonl):
 
 
 def test_a_second_build_scores_and_embeds_nothing(store, logs, tmp_path, monkeypatch):
-    from logforge.encoders import HashingEncoder
+    from logforge.hashing_encoder import HashingEncoder
 
     ingest(store, [logs.parent])
     spec = spec_of(
@@ -203,6 +203,6 @@ def test_the_record_names_what_decides_the_values(store):
             "term": "t",
             "scorer": "rouge_l",
             "parameters": {"text": "said", "reference": "reference"},
-            "version": ready["t"].version,
+            "version": ready["t"].whole.version,
         }
     ]
