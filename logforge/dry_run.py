@@ -5,17 +5,19 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from logforge.connectors import claims, get
 from logforge.connectors.base import Head, look
 from logforge.discover import find
+from logforge.forgotten import keys_in
 from logforge.known import source_id_of
-from logforge.packed import Unpacker, discard
+from logforge.packed import Unpacker, discard, withheld
 from logforge.reading import Job, ReadOptions, SourceReading, read_source
 from logforge.schemas.rules import remedy_of
+from logforge.store import open_store, own_files
 from logforge.tabulate import table
 
 _KEYS = 8
@@ -92,13 +94,23 @@ def _end(path: str) -> str:
     return path if len(path) <= _PATH else "…" + path[-_PATH + 1 :]
 
 
-def dry_run(paths: Iterable[str | Path], home: Path, options: ReadOptions) -> DryRun:
-    """Read every file as `ingest` would, and store nothing. `home` is the folder that labels are relative to."""
+def dry_run(paths: Iterable[str | Path], store: Path, options: ReadOptions) -> DryRun:
+    """Read every file as an ingest into the store at this path would, and store nothing. The store need not be there; where
+    it is, what was forgotten in it is left out here too."""
     if options.format is not None:
         get(options.format)
+    if store.exists():
+        with open_store(store, read_only=True) as opened:
+            options = replace(options, forgotten=keys_in(opened))
+    own = own_files(store)
     files = (
-        Job(item.path, item.label, source_id_of(item.label), "", 0, options, item.companions, item.verdict)
-        for item in find(paths, home)
+        withheld(
+            Job(
+                item.path, item.label, source_id_of(item.label), "", 0, options, item.companions, item.verdict
+            )
+        )
+        for item in find(paths, store.parent)
+        if item.path not in own
     )
     with tempfile.TemporaryDirectory(prefix="logforge-") as room:
         return DryRun(tuple(map(_plan, Unpacker(Path(room).resolve()).jobs(files))))

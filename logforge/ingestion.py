@@ -290,17 +290,20 @@ def _read(jobs: list[Job], workers: int, unpacker: Unpacker) -> Iterator[Group]:
     pool = (
         ProcessPoolExecutor(workers, get_context("forkserver"), initializer=collect_seldom) if many else None
     )
+    most = COMMIT_BYTES + 2 * workers * GROUP_BYTES  # read ahead, so that no worker is idle during a commit
     with pool or nullcontext():
-        waiting: deque[Future[Group] | Group] = deque()
+        waiting: deque[tuple[Future[Group] | Group, int]] = deque()
         for group in groups:
+            item: Future[Group] | Group
             if group[0].size > STREAM_BYTES:
-                waiting.append(read_lazily(group[0], workers > 1))
+                item = read_lazily(group[0], workers > 1)
             else:
-                waiting.append(pool.submit(read_together, group) if pool else read_together(group))
-            if pool is None or len(waiting) > 2 * workers:
-                yield _ready(waiting.popleft())
+                item = pool.submit(read_together, group) if pool else read_together(group)
+            waiting.append((item, sum(job.size for job in group)))
+            while waiting and (pool is None or sum(size for _, size in waiting) > most):
+                yield _ready(waiting.popleft()[0])
         while waiting:
-            yield _ready(waiting.popleft())
+            yield _ready(waiting.popleft()[0])
 
 
 def _grouped(jobs: Iterable[Job]) -> Iterator[list[Job]]:

@@ -272,7 +272,7 @@ def test_a_dry_run_shows_members_and_leaves_nothing(tmp_path, conversation, monk
     (tmp_path / "tmp").mkdir()
     (tmp_path / "p.zip").write_bytes(zipped({"a.jsonl": lines(conversation("one")), "../b": b"x"}))
     (tmp_path / "c.gz").write_bytes(gzip.compress(lines(conversation("two"))))
-    plan = dry_run([tmp_path / "p.zip", tmp_path / "c.gz"], tmp_path, ReadOptions())
+    plan = dry_run([tmp_path / "p.zip", tmp_path / "c.gz"], tmp_path / "s.duckdb", ReadOptions())
     assert [(item.path, item.format, item.kept, item.quarantined) for item in plan.files] == [
         ("c.gz", "openai_messages", 1, 0),
         ("p.zip!a.jsonl", "openai_messages", 1, 0),

@@ -16,11 +16,13 @@ from logforge import forgetting, forgotten_shards
 from logforge.build import BuildConfig, build_dataset
 from logforge.check import check_dataset
 from logforge.cli import main
+from logforge.dry_run import dry_run
 from logforge.encoders import text_hash
 from logforge.evaluation import evaluate
 from logforge.forgetting import complete, forget, revoke
 from logforge.forgotten import key_of, pending
 from logforge.ingestion import ingest
+from logforge.reading import ReadOptions
 from logforge.schemas.errors import Mismatch, StoreError, UsageError
 from logforge.shards import load_shards, read_manifest
 from logforge.store import Store
@@ -83,6 +85,11 @@ def found(folder: Path) -> set[str]:
     """The fields whose marks lie in any file below a folder."""
     data = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     return {field for field in FIELDS if mark(field).encode() in data}
+
+
+def found_in(text: str) -> set[str]:
+    """The fields whose marks lie in a text."""
+    return {field for field in FIELDS if mark(field) in text}
 
 
 def plain(path: Path) -> Store:
@@ -226,6 +233,23 @@ def test_a_dry_run_says_the_same_and_changes_nothing(built):
     assert {**planned.as_dict(), "dry_run": False} == done.as_dict()
     assert "nothing was changed" in planned.render()
     assert done.datasets[0].name in done.render()
+
+
+def test_a_dry_run_of_an_ingest_leaves_out_what_was_forgotten(built, logs):
+    forget(built, session=mark("session"))
+    built.close()
+    plan = dry_run([logs], built.path, ReadOptions())
+    assert [(file.kept, file.episodes) for file in plan.files] == [(5, 5), (5, 5)]
+    assert all("would skip 1 × forgotten" in file.reasons for file in plan.files)
+    assert not found_in(json.dumps(plan.as_dict()))
+
+
+def test_a_dry_run_does_not_look_into_a_forgotten_source(built, logs):
+    forget(built, source=str(logs / "a.jsonl"))
+    built.close()
+    gone, other = sorted(dry_run([logs], built.path, ReadOptions()).files, key=lambda file: file.kept)
+    assert (gone.kept, gone.evidence) == (0, "its source was forgotten")
+    assert other.kept == 5  # what the forgotten source shared with it is forgotten too
 
 
 def test_a_revoked_forget_is_read_again(built, logs, tmp_path):
