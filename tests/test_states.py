@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logforge.connectors.outcome import ERROR_CLASSES
-from logforge.encoders import HashingEncoder, TextVectors
+from logforge.encoders import TextVectors
 from logforge.features import STATUSES
+from logforge.hashing_encoder import HashingEncoder
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.states import BLOCKS, State, StateBuilder, StateConfig
