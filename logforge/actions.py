@@ -18,11 +18,25 @@ ALWAYS = frozenset({RESPOND, CLARIFY})
 """What every agent can do, whatever tools it is offered."""
 
 
-def seen_in(episode: Episode) -> tuple[str, list[str] | None, list[tuple[str, str, bool]]]:
+SeenRow = tuple[str, Iterable[str] | None, Iterable[tuple[str, str, bool]]]
+"""What an episode adds to an action space (see `seen_in`)."""
+
+
+def seen_in(episode: Episode) -> SeenRow:
     """What an episode adds to an action space: its format, every tool it was ever offered, and what was done."""
     lists = [tools for tools in episode.offered if tools is not None]
     tools = list(dict.fromkeys(name for names in lists for name in names)) if lists else None
     return episode.format, tools, [(step.action, step.kind, step.action_valid) for step in episode.steps]
+
+
+def _tools_of(rows: Iterable[SeenRow]) -> dict[str, set[str]]:
+    """The tools of each format that were offered, or called and not marked invalid."""
+    seen: dict[str, set[str]] = {}
+    for format_name, offered, steps in rows:
+        tools = seen.setdefault(format_name, set())
+        tools.update(offered or ())
+        tools.update(action for action, kind, valid in steps if kind == "tool" and valid)
+    return seen
 
 
 class Mask(NamedTuple):
@@ -42,21 +56,20 @@ class ActionSpace:
     @classmethod
     def build(
         cls,
-        rows: Iterable[tuple[str, Iterable[str] | None, Iterable[tuple[str, str, bool]]]],
+        rows: Iterable[SeenRow],
         earlier: Vocabulary | None = None,
+        train: Iterable[SeenRow] | None = None,
     ) -> ActionSpace:
         """From one (format, tools offered or None, [(action, kind, action_valid)]) per episode (see `seen_in`).
 
         A tool counts when it was offered, or called and not marked invalid: a hallucinated tool adds nothing.
-        With `earlier`, its ids stay and new tools follow.
+        With `earlier`, its ids stay and new tools follow. Masks are inferred from the rows of `train` alone, where it
+        holds any of the format: what the test episodes used is not for their masks to tell.
         """
-        seen: dict[str, set[str]] = {}
-        for format_name, offered, steps in rows:
-            tools = seen.setdefault(format_name, set())
-            tools.update(offered or ())
-            tools.update(action for action, kind, valid in steps if kind == "tool" and valid)
+        seen = _tools_of(rows)
         every = set().union(*seen.values())
-        by_format = {name: frozenset(seen[name] - {INVALID}) for name in sorted(seen)}
+        shown = seen if train is None else seen | _tools_of(train)
+        by_format = {name: frozenset(shown[name] - {INVALID}) for name in sorted(seen)}
         return cls(Vocabulary.build(every, earlier), by_format)
 
     def offered(self, episode: Episode, now: list[str] | None = None) -> list[tuple[str, ...]]:
@@ -69,7 +82,7 @@ class ActionSpace:
 
     def masks(self, episode: Episode) -> list[Mask]:
         """What `offered` names, as masks: `logged` when the log lists the tools offered then, else `inferred`: every tool
-        seen in the episode's format."""
+        of the episode's format, as far as the rows that `build` infers from show it."""
         rows: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
         found = []
         for names, kind in self._choices(episode.format, episode.offered):

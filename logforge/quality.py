@@ -1,18 +1,21 @@
 """Checks every transition against every rule of schemas/transition.py and names each row that breaks one.
 
 Types, nulls, ranges and words are pandera's; what ties rows together is polars'. All failures come in one go, except
-that a frame without the table's columns and types cannot be checked any further.
+that a frame without the table's columns and types cannot be checked any further. What ties the arrays of a split to
+its rows is in array_quality.py.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
 from logforge.frames import POLARS_TYPES
+from logforge.schemas.errors import UsageError
 from logforge.schemas.tables import TRANSITIONS
 from logforge.schemas.transition import ALLOWED, NULLABLE, RULES
 
@@ -35,6 +38,32 @@ TOLERANCE = 1e-6
 """How far a return may be from its recursion, relative to its size where that is above 1."""
 
 _LINEAGE = ("parent_id", "augmenter", "augment_seed")
+_MAPS = ("reward_terms", "weight_parts")
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How many episodes with broken rows a build may set aside: `limit` of them, or that share of all."""
+
+    limit: float = 0.0
+    is_share: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Allowance:
+        """From a number (`3`) or a share (`2%`, `0.02`). Raises UsageError for anything else."""
+        given = text.strip()
+        percent, whole = given.endswith("%"), given.isdecimal()
+        try:
+            number = float(given.removesuffix("%")) / (100 if percent else 1)
+        except ValueError:
+            number = -1.0
+        if not (whole or 0 <= number <= 1):
+            raise UsageError(f"{text!r} is neither a number of episodes nor a share", "give 3, 2% or 0.02")
+        return cls(number, not whole)
+
+    def allows(self, broken: int, total: int) -> bool:
+        """Whether so many broken episodes of so many in all may be set aside."""
+        return broken <= self.limit * (total if self.is_share else 1)
 
 
 def validate(
@@ -46,13 +75,14 @@ def validate(
     rows. `action_size` is the size of the vocabulary and `invalid` its id for actions outside the mask (None: the
     rules on that id are not checked).
     """
-    if isinstance(transitions.schema.get("reward_terms"), pl.Map):  # as DuckDB hands them out
-        transitions = transitions.cast({"reward_terms": POLARS_TYPES["MAP(VARCHAR, DOUBLE)"]})
+    # as DuckDB hands them out
+    maps = [name for name in _MAPS if isinstance(transitions.schema.get(name), pl.Map)]
+    transitions = transitions.cast(dict.fromkeys(maps, POLARS_TYPES["MAP(VARCHAR, DOUBLE)"]))
     cells = _cells(transitions, action_size)
     if cells.filter(pl.col("rule").is_in(["column", "type"])).height:
         return cells
     rows = _with_context(transitions)
-    rules = [*_episodes(), *_returns(gamma), *_actions(action_size, invalid), *_lineage()]
+    rules = [*_episodes(), *_returns(gamma), *_weights(), *_actions(action_size, invalid), *_lineage()]
     found = [cells, *(_failures(rows, rule) for rule in rules)]
     return pl.concat(found).sort("episode_id", "step", "rule", "detail")
 
@@ -81,17 +111,18 @@ def _cases(transitions: pl.DataFrame, cases: pl.DataFrame) -> pl.DataFrame:
         nowhere = (
             pl.lit(None, dtype=FAILURES[name]).alias(name) for name in ("episode_id", "step", "locator")
         )
-        return shape.select(_reported(_CASE, *nowhere))
+        return shape.select(reported(_CASE, *nowhere))
     # pandera counts NaN as null too; here it is a number, and not finite
     found = found.filter((pl.col("rule") != "null") | pl.col("case").is_null() | (pl.col("case") != "NaN"))
     places = transitions.select("episode_id", "step", "locator", row=pl.int_range(pl.len(), dtype=pl.Int64))
-    return found.join(places, on="row").select(_reported(_CASE, "episode_id", "step", "locator"))
+    return found.join(places, on="row").select(reported(_CASE, "episode_id", "step", "locator"))
 
 
 _CASE = pl.concat_str(pl.col("column").fill_null("column"), pl.lit(" is "), pl.col("case").fill_null("null"))
 
 
-def _reported(detail: pl.Expr, *place: str | pl.Expr) -> list[str | pl.Expr]:
+def reported(detail: pl.Expr, *place: str | pl.Expr) -> list[str | pl.Expr]:
+    """The columns of FAILURES from rows with a rule: `place` is episode_id, step and locator."""
     reason = pl.col("rule").replace_strict(RULES, return_dtype=pl.String).alias("reason")
     return ["rule", *place, reason, detail.alias("detail")]
 
@@ -109,7 +140,7 @@ def _schema(action_size: int) -> DataFrameSchema:
     checks = {
         "step": [check("range", lambda step: step >= 0)],
         "action_id": [check("range", lambda action: action.is_between(0, action_size - 1))],
-        "reward_terms": [check("finite", finite)],
+        **{name: [check("finite", finite)] for name in _MAPS},
         "weight": [check("range", lambda weight: weight >= 0)],
     }
     for name in ("reward", "return_to_go", "weight", "propensity"):
@@ -142,7 +173,7 @@ def _failures(rows: pl.DataFrame, rule: _Rule) -> pl.DataFrame:
     found = rows.filter(rule.broken.fill_null(False)).with_columns(rule=pl.lit(rule.name))
     if rule.once:
         found = found.unique("episode_id", keep="first", maintain_order=True)
-    return found.select(_reported(rule.detail, "episode_id", "step", "locator"))
+    return found.select(reported(rule.detail, "episode_id", "step", "locator"))
 
 
 def _with_context(transitions: pl.DataFrame) -> pl.DataFrame:
@@ -156,21 +187,27 @@ def _with_context(transitions: pl.DataFrame) -> pl.DataFrame:
         next_return=pl.col("return_to_go").shift(-1).over("episode_id"),
         truncated=pl.col("timeout").any().over("episode_id"),
         first_split=pl.col("split").first().over("episode_id"),
-        summed=_sum_of_terms(rows),
+        summed=in_order_of_names(rows, "reward_terms", 0.0, pl.Expr.add),
+        product=in_order_of_names(rows, "weight_parts", 1.0, pl.Expr.mul),
     ).join(known, on=["parent_id", "split"], how="left", maintain_order="left")
 
 
-def _sum_of_terms(rows: pl.DataFrame) -> pl.Series:
-    """The terms added one by one in the order of their names: another order could round differently."""
+def in_order_of_names(
+    rows: pl.DataFrame, column: str, start: float, fold: Callable[[pl.Expr, pl.Expr], pl.Expr]
+) -> pl.Series:
+    """The values of a map taken together one by one in the order of their names: another order could round differently.
+
+    `start` is what no value gives, and what `fold` leaves as it is; a null map gives null.
+    """
     values = rows.select(
-        pl.col("reward_terms")
+        pl.col(column)
         .list.eval(pl.element().sort_by(pl.element().struct.field("key")).struct.field("value"))
         .alias("terms")
     )
-    total = pl.lit(0.0)
+    total = pl.lit(start)
     for place in range(values.select(pl.col("terms").list.len().max()).item() or 0):
-        total = total + pl.col("terms").list.get(place, null_on_oob=True).fill_null(0.0)
-    return values.select(summed=pl.when(pl.col("terms").is_not_null()).then(total))["summed"]
+        total = fold(total, pl.col("terms").list.get(place, null_on_oob=True).fill_null(start))
+    return values.select(total=pl.when(pl.col("terms").is_not_null()).then(total))["total"]
 
 
 def _episodes() -> Iterator[_Rule]:
@@ -197,6 +234,14 @@ def _returns(gamma: float) -> Iterator[_Rule]:
     partial, truncated = pl.col("return_is_partial"), pl.col("truncated")
     detail = pl.format("partial {}, episode truncated {}", partial, truncated)
     yield _Rule("return_partial", partial != truncated, detail, True)
+
+
+def _weights() -> Iterator[_Rule]:
+    weight, product = pl.col("weight"), pl.col("product")
+    wrong = weight.is_finite() & product.is_finite() & (weight != product)
+    yield _Rule("weight_parts", wrong, pl.format("weight {}, product of parts {}", weight, product))
+    held = (pl.col("split") != "train") & (pl.col("weight_parts").list.len() > 0)
+    yield _Rule("weight_parts", held, pl.format("parts in {}", "split"))
 
 
 def _actions(action_size: int, invalid: int | None) -> Iterator[_Rule]:

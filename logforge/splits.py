@@ -1,23 +1,27 @@
 """Which episodes belong together, and on which side each group falls.
 
-Episodes that share a task, a group, a session, a user, a parent or a continued episode form one group (transitively),
-and a group never crosses splits. The split is a hash of the group's key and the seed: neither the order of arrival
-nor unrelated new logs move anything. Only a new episode that joins two groups, or brings a smaller key, can.
+Episodes that share a task, a group, a session, a user, a parent or a continued episode, or are near-duplicates, form one
+group (transitively), and a group never crosses splits. The split is a hash of the group's key and the seed: neither the
+order of arrival nor unrelated new logs move anything. Only a new episode that joins two groups, or brings a smaller key,
+can; split_report.py says so. A split by time goes by when a group was last begun instead, and its cuts move with new logs.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import duckdb
 import polars as pl
 import xxhash
 
-from logforge.schemas.errors import UsageError
+from logforge.schemas.episode import Episode
+from logforge.schemas.errors import UnknownName, UsageError
 from logforge.schemas.transition import SPLIT_NAMES
 
-LINKS: tuple[str, ...] = ("task", "group", "text", "session", "user", "parent", "continues")
+SPLIT_BY: tuple[str, ...] = ("group", "time")
+"""What decides a group's split: the hash of its key, or when it was last begun."""
+LINKS: tuple[str, ...] = ("task", "group", "text", "session", "user", "parent", "continues", "near")
 """What can join episodes, in the order in which `reason` names it."""
 ALONE = "alone"
 """The reason of a group that nothing joined."""
@@ -27,24 +31,43 @@ _KINDS = (*LINKS[:5], "episode")
 of a known task leaves the group's key, and so its split, as it was."""
 
 
+def grouping_frame(episodes: Iterable[Episode]) -> pl.DataFrame:
+    """What splits go by, a row for each episode, named as in the store's table."""
+    names = "episode_id format task_id task group_id session_id user_id parent_episode_id continues_episode_id".split()
+    schema = {**dict.fromkeys(names, pl.String), "started_at": pl.Int64}
+    return pl.DataFrame(
+        [{name: getattr(episode, name) for name in schema} for episode in episodes], schema=schema
+    )
+
+
 def assign_splits(
-    episodes: pl.DataFrame, seed: int, fractions: Sequence[float] = (0.7, 0.15, 0.15)
+    episodes: pl.DataFrame,
+    seed: int,
+    fractions: Sequence[float] = (0.7, 0.15, 0.15),
+    near: pl.DataFrame | None = None,
+    by: str = "group",
 ) -> pl.DataFrame:
     """The split of each episode: episode_id, group_key, split and reason (what joined its group), by episode_id.
 
     `episodes` has the columns of the store's table of that name. `fractions` are those of train, validation and test.
+    `near` holds pairs of near-duplicates, as near_duplicates.py gives them. `by` is one of SPLIT_BY; for "time" the
+    frame needs `started_at`, and UsageError names how many groups have none.
     """
-    _check(fractions)
+    _check(fractions, by)
     episodes = episodes.sort("episode_id")
-    keys = _keys(episodes)
+    keys = _keys(episodes, near)
     group = pl.Series("group", _components(keys["row"], keys["code"], episodes.height), dtype=pl.Int64)
     keys = keys.with_columns(group.gather(keys["row"]))
     named = keys.sort("kind", "key").group_by("group").agg(pl.col("name").first().alias("group_key"))
-    names = named["group_key"].to_list()
-    splits = [split_of(name, seed, fractions) for name in names]
+    if by == "time":
+        split = _by_time(episodes.select(group, started="started_at"), fractions)
+        named = named.join(split, on="group", how="left")
+    else:
+        splits = [split_of(name, seed, fractions) for name in named["group_key"].to_list()]
+        named = named.with_columns(pl.Series("split", splits, dtype=pl.String))
     return (
         episodes.select("episode_id", group)
-        .join(named.with_columns(pl.Series("split", splits, dtype=pl.String)), on="group", how="left")
+        .join(named, on="group", how="left")
         .join(_reasons(keys), on="group", how="left")
         .select("episode_id", "group_key", "split", pl.col("reason").fill_null(ALONE))
         .sort("episode_id")
@@ -55,6 +78,11 @@ def split_of(group_key: str, seed: int, fractions: Sequence[float] = (0.7, 0.15,
     """The split of a group: its hash with the seed, as a number in [0, 1), against the cumulative fractions."""
     # 53 bits: the largest of them is still below 1 as a double
     place = (xxhash.xxh3_64_intdigest(f"{seed}\x1f{group_key}".encode()) >> 11) / 2**53
+    return _split_at(place, fractions)
+
+
+def _split_at(place: float, fractions: Sequence[float]) -> str:
+    """The split that holds a place in [0, 1) when the splits lie one behind the other."""
     limits = itertools.accumulate(fractions)
     last = max(index for index, fraction in enumerate(fractions) if fraction > 0)
     return next(
@@ -62,14 +90,36 @@ def split_of(group_key: str, seed: int, fractions: Sequence[float] = (0.7, 0.15,
     )
 
 
-def _check(fractions: Sequence[float]) -> None:
+def _by_time(episodes: pl.DataFrame, fractions: Sequence[float]) -> pl.DataFrame:
+    """The split of each group by its latest start, oldest first: train is over before what is tested begins.
+
+    A group's place is the share of episodes in groups that were last begun before it, so equal starts stay together.
+    """
+    groups = episodes.group_by("group").agg(pl.col("started").max(), episodes=pl.len())
+    undated = groups["started"].null_count()
+    if undated:
+        what = f"{undated} of {groups.height} groups hold no episode with a start time, and a split by time needs one"
+        raise UsageError(what, "leave their logs out, or split by group (--split-by group)")
+    earlier = (
+        groups.group_by("started")
+        .agg(pl.col("episodes").sum())
+        .sort("started")
+        .select("started", place=pl.col("episodes").cum_sum().shift(1, fill_value=0) / episodes.height)
+    )
+    split = pl.col("place").map_elements(lambda place: _split_at(place, fractions), return_dtype=pl.String)
+    return groups.join(earlier, on="started").select("group", split=split)
+
+
+def _check(fractions: Sequence[float], by: str) -> None:
+    if by not in SPLIT_BY:
+        raise UnknownName("way to split", by, SPLIT_BY)
     whole = len(fractions) == len(SPLIT_NAMES) and abs(sum(fractions) - 1) < 1e-9
     if not whole or any(not 0 <= fraction <= 1 for fraction in fractions):
         remedy = f"give {len(SPLIT_NAMES)} numbers from 0 to 1 that sum to 1, for {', '.join(SPLIT_NAMES)}"
         raise UsageError(f"split fractions {tuple(fractions)} are no partition", remedy)
 
 
-def _keys(episodes: pl.DataFrame) -> pl.DataFrame:
+def _keys(episodes: pl.DataFrame, near: pl.DataFrame | None) -> pl.DataFrame:
     """One row per episode and key: row, link (what it joins by), kind, key, name and code (equal for equal names)."""
     own = pl.lit("episode:") + pl.col("episode_id")
     within = pl.col("format") + "/"
@@ -89,6 +139,11 @@ def _keys(episodes: pl.DataFrame) -> pl.DataFrame:
         kind = link if link in _KINDS else "episode"
         part = episodes.select(rows, _literal(link), _kind(kind), key=key)
         parts.append(part.drop_nulls("key").with_columns(name=pl.lit(f"{kind}:") + pl.col("key")))
+    if near is not None:  # the second of a pair holds the first one's own key
+        pairs = near.select(key="episode_a", episode_id="episode_b")
+        part = episodes.select(rows, "episode_id").join(pairs, on="episode_id", maintain_order="left")
+        name = pl.lit("episode:") + pl.col("key")
+        parts.append(part.select("row", _literal("near"), _kind("episode"), "key", name=name))
     return pl.concat(parts).with_columns(code=pl.col("name").rank("dense").cast(pl.Int64) - 1)
 
 
@@ -141,20 +196,23 @@ def _reasons(keys: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def crossing(episodes: pl.DataFrame, splits: pl.DataFrame) -> pl.DataFrame:
+def crossing(episodes: pl.DataFrame, splits: pl.DataFrame, near: pl.DataFrame | None = None) -> pl.DataFrame:
     """What a leak-free assignment has none of: link, key, splits and episodes of each key that lies in two splits.
 
-    An episode without exactly one split counts too (link "assignment"). It reads the assigned frame and the episodes
-    alone, in SQL, and shares no code with `assign_splits`: a proof, not a repetition.
+    A pair of near-duplicates in two splits counts (link "near"), and so does an episode without exactly one split (link
+    "assignment"). It reads the frames alone, in SQL, and shares no code with `assign_splits`: a proof, not a repetition.
     """
     with duckdb.connect() as con:
         con.register("episodes", episodes)
         con.register("splits", splits)
-        found: pl.DataFrame = con.sql(_CROSSING).pl()
+        con.register("near_duplicates", _NO_PAIRS if near is None else near)
+        found: pl.DataFrame = con.sql(PROOF).pl()
         return found
 
 
-_CROSSING = """
+_NO_PAIRS = pl.DataFrame(schema={"episode_a": pl.String, "episode_b": pl.String})
+
+PROOF = """
 WITH held(link, key, episode_id) AS (
     SELECT 'task', format || '/' || task_id, episode_id FROM episodes WHERE task_id <> ''
     UNION ALL SELECT 'text', task, episode_id FROM episodes WHERE coalesce(task_id, '') = '' AND task <> ''
@@ -164,6 +222,7 @@ WITH held(link, key, episode_id) AS (
     UNION ALL SELECT 'episode', parent_episode_id, episode_id FROM episodes WHERE parent_episode_id <> ''
     UNION ALL SELECT 'episode', continues_episode_id, episode_id FROM episodes WHERE continues_episode_id <> ''
     UNION ALL SELECT 'episode', episode_id, episode_id FROM episodes
+    UNION ALL SELECT 'near', episode_a || ' ~ ' || episode_b, unnest([episode_a, episode_b]) FROM near_duplicates
     UNION ALL SELECT 'group key', group_key, episode_id FROM splits
 ), crossed AS (
     SELECT link, key, list_sort(list(DISTINCT split)) AS splits, list_sort(list(DISTINCT episode_id)) AS episodes
@@ -175,3 +234,4 @@ WITH held(link, key, episode_id) AS (
 )
 SELECT * FROM crossed UNION ALL SELECT * FROM unassigned ORDER BY link, key
 """
+"""The query of `crossing`, over `episodes`, `splits` and `near_duplicates` of one dataset: no row, no leak."""

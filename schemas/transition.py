@@ -41,6 +41,7 @@ RULES: dict[str, str] = {
     "return_partial": "returns are partial exactly in episodes that end in a timeout",
     "return_recursion": "return_to_go = reward + gamma · the next step's return_to_go, and the reward on the last step",
     "reward_sum": "the reward is exactly the sum of its terms, added in the order of their names",
+    "weight_parts": "a weight is exactly the product of its parts, by their names' order; only train rows have parts",
     "invalid_action": "an action is marked invalid exactly when its id is the vocabulary's invalid id",
     "action_in_mask": "the mask covers the vocabulary, allows each valid action taken and never the invalid id",
     "propensity": "a propensity lies in (0, 1], and is null exactly when its kind is missing",
@@ -48,5 +49,7 @@ RULES: dict[str, str] = {
     "augmented_in_train": "augmented rows lie in train alone",
     "augmented_lineage": "parent, augmenter and seed are all there or all absent; only synthetic rows have them",
     "parent_known": "the parent of an augmented row is a row of the same split",
+    "arrays": "the arrays of a split hold what its rows say, in the same order",
+    "next_state": "what was observed after a step, and its mask, is what the next step starts from",
 }
 """Every rule of a transition, by name, and what it demands."""

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.quality import FAILURES, validate
+from logforge.quality import FAILURES, Allowance, validate
+from logforge.schemas.errors import UsageError
 from logforge.schemas.tables import TRANSITIONS
 from logforge.schemas.transition import RULES
 
@@ -51,6 +52,7 @@ def episode(name, rewards, *, truncated=False, split="train", **more):
                 "terminal": last and not truncated,
                 "timeout": last and truncated,
                 "weight": 1.0,
+                "weight_parts": [],
                 "success": None,
                 "source_kind": "agent_log",
                 "propensity_kind": "missing",
@@ -98,7 +100,8 @@ def test_rows_read_from_the_store_are_checked_alike():
         con.execute(f"CREATE TABLE transitions ({', '.join(f'{c.name} {c.type}' for c in columns)})")
         con.register("rows", frame(rows()).to_arrow())
         con.execute(
-            "INSERT INTO transitions BY NAME SELECT * REPLACE (map_from_entries(reward_terms) AS reward_terms) FROM rows"
+            "INSERT INTO transitions BY NAME SELECT * REPLACE (map_from_entries(reward_terms) AS reward_terms, "
+            "map_from_entries(weight_parts) AS weight_parts) FROM rows"
         )
         assert check(con.sql("SELECT * FROM transitions").pl()).is_empty()
         con.execute("UPDATE transitions SET reward = reward + 1 WHERE episode_id = 'c'")
@@ -139,6 +142,12 @@ BROKEN = [
     ("return_recursion", 5, {"return_to_go": 5.0}, ("c", 0)),
     ("reward_sum", 1, {"reward_terms": terms(a=0.1, b=0.2)}, ("a", 1)),
     ("reward_sum", 1, {"reward_terms": []}, ("a", 1)),
+    ("null", 1, {"weight_parts": None}, ("a", 1)),
+    ("finite", 5, {"weight_parts": terms(recency=math.inf)}, ("c", 0)),
+    ("weight_parts", 0, {"weight": 0.5}, ("a", 0)),
+    ("weight_parts", 1, {"weight_parts": terms(off_task=0.5)}, ("a", 1)),
+    ("weight_parts", 2, {"weight": 0.3, "weight_parts": terms(c=0.3, b=0.5, a=2.0)[:2]}, ("a", 2)),
+    ("weight_parts", 3, {"weight": 0.5, "weight_parts": terms(recency=0.5)}, ("b", 0)),
     ("invalid_action", 1, {"action_valid": False}, ("a", 1)),
     ("invalid_action", 1, {"action_id": INVALID}, ("a", 1)),
     ("action_in_mask", 1, {"action_id": 1}, ("a", 1)),
@@ -191,7 +200,8 @@ def test_a_broken_rule_breaks_few_others(rule, index, change):
 
 
 def test_every_rule_has_a_broken_fixture():
-    assert {rule for rule, *_ in BROKEN} | {"column", "type"} == set(RULES)
+    of_arrays = {"arrays", "next_state"}  # tests/test_array_quality.py
+    assert {rule for rule, *_ in BROKEN} | {"column", "type"} | of_arrays == set(RULES)
 
 
 def test_all_failures_come_in_one_go():
@@ -209,6 +219,7 @@ def test_all_failures_come_in_one_go():
         "propensity",
         "augmented_in_train",
         "parent_known",
+        "weight_parts",
     }
 
 
@@ -242,6 +253,16 @@ def test_a_reward_is_the_sum_in_the_order_of_names_exactly():
         assert check(data)["rule"].to_list() == broken
 
 
+def test_a_weight_is_the_product_in_the_order_of_names_exactly():
+    values = {"b": 0.7, "a": 0.1, "c": 0.3}
+    by_name, as_given = (0.1 * 0.7) * 0.3, (0.7 * 0.3) * 0.1
+    assert by_name != as_given
+    for product, broken in ((by_name, []), (as_given, ["weight_parts"])):
+        data = episode("a", [1.0])
+        data[0] |= {"weight": product, "weight_parts": terms(**values)}
+        assert check(data)["rule"].to_list() == broken
+
+
 def test_a_long_gap_is_one_failure_an_episode():
     data = episode("a", [0.0] * 50)
     for row in data[10:]:
@@ -269,3 +290,25 @@ def test_a_tiny_relative_error_passes_and_a_larger_one_does_not():
         data = episode("a", [1e6])
         data[0]["return_to_go"] *= factor
         assert check(data)["rule"].to_list() == rules
+
+
+@pytest.mark.parametrize(
+    ("text", "broken", "total", "allowed"),
+    [
+        ("0", 0, 10, True),
+        ("0", 1, 10, False),
+        ("3", 3, 3, True),
+        ("3", 4, 1000, False),
+        ("10%", 1, 10, True),
+        ("0.1", 2, 10, False),
+        ("1.0", 10, 10, True),
+    ],
+)
+def test_an_allowance_is_a_number_or_a_share(text, broken, total, allowed):
+    assert Allowance.parse(text).allows(broken, total) is allowed
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "120%", "some", "", "nan"])
+def test_anything_else_is_no_allowance(text):
+    with pytest.raises(UsageError, match="neither a number of episodes nor a share"):
+        Allowance.parse(text)

@@ -80,6 +80,61 @@ def test_each_key_joins_and_is_named(key, reason):
     assert splits["reason"].to_list() == [reason, reason, ALONE, ALONE]
 
 
+def test_near_duplicates_join_and_are_named():
+    episodes = frame(("a", {"task_id": "1"}), ("b", {"task_id": "2"}), ("c", {}), ("d", {}))
+    near = pl.DataFrame({"episode_a": ["b", "a"], "episode_b": ["c", "elsewhere"]})
+    splits = assign_splits(episodes, 0, near=near)
+    assert groups(splits) == {frozenset("a"), frozenset("bc"), frozenset("d")}
+    assert splits["reason"].to_list() == [ALONE, "near", "near", ALONE]
+    assert splits["group_key"].to_list()[1:3] == ["task:f/2"] * 2
+    assert crossing(episodes, splits, near).is_empty()
+
+
+def test_crossing_names_a_pair_of_near_duplicates_in_two_splits():
+    episodes = frame(("a", {}), ("b", {}))
+    rows = [("a", "a", "train", ALONE), ("b", "b", "test", ALONE)]
+    splits = pl.DataFrame(rows, schema=["episode_id", "group_key", "split", "reason"], orient="row")
+    near = pl.DataFrame({"episode_a": ["a"], "episode_b": ["b"], "similarity": [0.95]})
+    assert crossing(episodes, splits).is_empty()
+    assert crossing(episodes, splits, near).rows() == [("near", "a ~ b", ["test", "train"], ["a", "b"])]
+
+
+def dated(*rows):
+    """Episodes from (episode_id, started_at, task_id)."""
+    plain = frame(*((name, {"task_id": task}) for name, _, task in rows))
+    return plain.with_columns(started_at=pl.Series([at for _, at, _ in rows], dtype=pl.Int64))
+
+
+def test_a_split_by_time_tests_on_the_newest():
+    episodes = dated(*((f"e{n}", n * 10, None) for n in range(20)))
+    splits = assign_splits(episodes[::-1], 0, (0.7, 0.1, 0.2), by="time")
+    by_id = dict(splits.select("episode_id", "split").iter_rows())
+    assert [by_id[f"e{n}"] for n in range(20)] == ["train"] * 14 + ["validation"] * 2 + ["test"] * 4
+
+
+def test_a_split_by_time_keeps_groups_whole_by_their_latest_start():
+    rows = [(f"e{n:02}", n, f"t{n}") for n in range(10)]
+    episodes = dated(*rows, ("late", 9, "t0"))
+    splits = assign_splits(episodes, 0, (0.7, 0.15, 0.15), by="time")
+    found = dict(splits.select("episode_id", "split").iter_rows())
+    assert found["e00"] == found["late"] == found["e09"] == "validation", "equal starts stay together"
+    assert crossing(episodes, splits).is_empty()
+    latest = (
+        episodes.join(splits, on="episode_id")
+        .group_by("group_key")
+        .agg(pl.col("started_at").max(), pl.col("split").first())
+    )
+    train = latest.filter(split="train")["started_at"].max()
+    assert train < latest.filter(pl.col("split") != "train")["started_at"].min()
+
+
+def test_a_split_by_time_needs_times():
+    with pytest.raises(UsageError, match="1 of 2 groups hold no episode with a start time"):
+        assign_splits(dated(("a", 1, None), ("b", None, None)), 0, by="time")
+    with pytest.raises(UsageError, match="'weekday'"):
+        assign_splits(dated(("a", 1, None)), 0, by="weekday")
+
+
 def test_links_join_with_the_episode_they_name():
     episodes = frame(
         ("a", {}), ("b", {"parent_episode_id": "a"}), ("c", {"continues_episode_id": "b"}), ("d", {})
