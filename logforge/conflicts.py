@@ -1,102 +1,99 @@
-"""States in which the logs disagree with themselves, found by grouping and shown with both sides.
+"""States in which the logs disagree with themselves, found by grouping and told by kind.
 
-    outcome   the same action in the same state came out differently: noise, or a hidden cause
-    contrast  different actions in the same state came out differently: the learning signal, never a flaw
+    outcome        the same action in the same state came out differently: noise, or a hidden cause
+    contrast       different actions in the same state came out differently: the learning signal, never a flaw
+    label          equal trajectories bear contradicting labels: their success differs, or their logged score
+    demonstration  in the state of a demonstration the agent did what no demonstrator did there
 
-Levels: `exact` (one state_key) and `canonical` (one state_key_canonical: equal but for numbers, ids, dates, names). A
-canonical conflict is left out when an exact state below it already has one of that kind and pair of actions; its
-detail says how many exact states it spans. Only logged rows with whole returns count: augmented rows and truncated
-episodes say nothing of outcomes.
+Outcomes differ when success differs, or returns (for labels: scores) are more than epsilon apart. A demonstration needs
+no difference in outcome: it says what to do. Where demonstrator and agent did the same and it came out differently,
+that is an `outcome`.
+
+Levels: `exact` (one state_key), `canonical` (one state_key_canonical: equal but for numbers, ids, dates, names) and `near`
+(conflict_near.py); trajectories have the first two. A conflict is left out when a finer level already shows one of its
+kind and pair of actions within it; its detail says how many exact states (or trajectories) it spans. What differs only
+among equal trajectories of contradicting labels is told once, as `label`, and not at each of their steps.
 
 Side a is the better one: for an outcome its successes (where success does not differ, the returns nearer to the best),
-for a contrast the action with the higher success rate, then mean return, then the first name. Its example is its
-best row, that of side b its worst.
+for a contrast the action with the higher success rate, then mean return, then the first name, for a demonstration the
+demonstrator's. Its example is its best row, that of side b its worst. A label's rows are whole episodes, shown by their
+first step.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import duckdb
 import polars as pl
 
-from logforge.schemas.errors import UnknownName, UsageError
+from logforge.conflict_rows import LEVELS, TRAJECTORIES
+from logforge.schemas.errors import UsageError
 from logforge.schemas.tables import CONFLICTS
 
-LEVELS: dict[str, str] = {"exact": "state_key", "canonical": "state_key_canonical"}
-"""The levels, each with the column that holds its key."""
-KINDS: tuple[str, ...] = ("outcome", "contrast")
+KINDS: tuple[str, ...] = ("outcome", "contrast", "label", "demonstration")
 """The kinds of conflicts."""
 
 _COLUMNS = [column.name for column in CONFLICTS.columns if column.name != "dataset"]
 _GROUP = ["key", "action"]
+_SIDE = ("action", "count", "known", "succeeded", "mean_return", "episode", "step")
+_PAIRED = ["kind", "key", *(f"{name}_{side}" for side in "ab" for name in _SIDE)]
 
 
-def find_conflicts(transitions: pl.DataFrame, epsilon: float) -> pl.DataFrame:
-    """The conflicts among a dataset's transitions, one row per kind, level, state and pair of actions.
+def find_conflicts(rows: pl.DataFrame, epsilon: float) -> pl.DataFrame:
+    """The conflicts among the rows of conflict_rows.comparable: one row per kind, level, state and pair of actions.
 
-    Returns differ when they are more than `epsilon` apart. The frame has the columns of the table `conflicts`.
+    Returns (and scores) differ when they are more than `epsilon` apart. The frame has the columns of the table
+    `conflicts`, and its order does not depend on that of `rows`.
     """
     if not epsilon >= 0:
         raise UsageError(f"epsilon {epsilon} is no distance", "give a number that is not negative")
-    rows = _comparable(transitions)
-    exact = _conflicts(rows.with_columns(key="exact"), epsilon, "exact")
-    canonical = _conflicts(rows.with_columns(key="canonical"), epsilon, "canonical")
-    found = pl.concat([exact, _without(canonical, exact, rows)])
-    return found.sort("kind", "level", "state_key", "action_a", "action_b")
+    labels = {level: _labels(rows, epsilon, level) for level in TRAJECTORIES}
+    found: list[pl.DataFrame] = []
+    for level in LEVELS:
+        at = _at(rows, level)
+        told = _told(at, labels, level)
+        outcomes = _outcomes(at, epsilon).join(told, left_on=["key", "action_a"], right_on=_GROUP, how="anti")
+        pairs = [outcomes, contrasts(at, epsilon), _demonstrations(at)]
+        found.append(_without(_described(pl.concat(pairs), at, level), found, rows, level))
+    shown = [labels["exact"], _coarser_labels(labels, rows)]
+    return pl.concat([*found, *shown]).sort("kind", "level", "state_key", "action_a", "action_b")
 
 
-def _comparable(transitions: pl.DataFrame) -> pl.DataFrame:
-    """Logged rows with whole returns; `merit` ranks success over unknown over failure."""
-    whole = (
-        pl.col("parent_id").is_null() & ~pl.col("return_is_partial") & pl.col("return_to_go").is_not_null()
-    )
-    keys = {level: pl.col(column) for level, column in LEVELS.items()}
-    merit = pl.when("success").then(1).when(~pl.col("success")).then(-1).otherwise(0).cast(pl.Int8)
-    columns = ("episode_id", "step", "action", "success")
-    return transitions.filter(whole).select(*columns, value="return_to_go", merit=merit, **keys)
+def _at(rows: pl.DataFrame, level: str) -> pl.DataFrame:
+    """The rows under their key of one level; `measure` is what a difference is measured on."""
+    return rows.drop_nulls(level).with_columns(key=pl.col(level), measure="value")
 
 
-def _conflicts(rows: pl.DataFrame, epsilon: float, level: str) -> pl.DataFrame:
-    value = pl.col("value")
-    groups = rows.group_by(_GROUP).agg(
-        low=value.min(),
-        high=value.max(),
-        mean=value.mean(),
-        rate=pl.col("success").mean(),
-    )
-    found = pl.concat([_outcomes(rows, groups, epsilon), _contrasts(rows, groups, epsilon)])
-    detail = _detail()
-    if level != "exact":
-        spans = (
-            rows.join(found.select("key"), on="key", how="semi")
-            .group_by("key")
-            .agg(pl.col("exact").n_unique())
-        )
-        found = found.join(spans, on="key")
-        detail = pl.concat_str(detail, pl.format("; spans {} exact states", "exact"))
-    found = found.with_columns(state_key="key", level=pl.lit(level), detail=detail)
-    return found.select(_COLUMNS)
+def episodes_at(rows: pl.DataFrame, level: str) -> pl.DataFrame:
+    """The first rows of the episodes that share a trajectory at a level, `key`; `measure` is the logged score."""
+    first = rows.filter(pl.col("step") == 0).drop_nulls(TRAJECTORIES[level])
+    return first.with_columns(key=pl.col(TRAJECTORIES[level]), measure="score")
 
 
-def _outcomes(rows: pl.DataFrame, groups: pl.DataFrame, epsilon: float) -> pl.DataFrame:
-    both = pl.col("rate").is_between(0, 1, closed="none")
-    mixed = groups.filter(both.fill_null(False) | (pl.col("high") - pl.col("low") > epsilon))
-    near_best = pl.col("high") - pl.col("value") < pl.col("value") - pl.col("low")
-    better = pl.when(both).then("success").otherwise(near_best).alias("better")
-    # a row of unknown success belongs to neither side where success is what differs
-    sided = rows.join(mixed, on=_GROUP).with_columns(better).drop_nulls("better")
-    a = _side(sided.filter("better"), "a")
-    b = _side(sided.filter(~pl.col("better")), "b")
+def sided(rows: pl.DataFrame, epsilon: float) -> pl.DataFrame:
+    """The rows of the groups (key, action) that disagree with themselves, each with its side: `better` or not.
+
+    A row of unknown success belongs to neither side where success is what differs.
+    """
+    measure = pl.col("measure")
+    groups = rows.group_by(_GROUP).agg(low=measure.min(), high=measure.max(), rate=pl.col("success").mean())
+    mixed = pl.col("rate").is_between(0, 1, closed="none").fill_null(False)
+    apart = groups.filter(mixed | (pl.col("high") - pl.col("low") > epsilon))
+    near_best = pl.col("high") - measure < measure - pl.col("low")
+    better = pl.when(mixed).then("success").otherwise(near_best).alias("better")
+    return rows.join(apart, on=_GROUP).with_columns(better).drop_nulls("better")
+
+
+def _outcomes(rows: pl.DataFrame, epsilon: float, kind: str = "outcome") -> pl.DataFrame:
+    both = sided(rows, epsilon)
+    a = _side(both.filter("better"), "a")
+    b = _side(both.filter(~pl.col("better")), "b")
     pairs = a.join(b, left_on=["key", "action_a"], right_on=["key", "action_b"])
-    return pairs.with_columns(action_b="action_a", kind=pl.lit("outcome")).select(_PAIRED)
+    return pairs.with_columns(action_b="action_a", kind=pl.lit(kind)).select(_PAIRED)
 
 
-def _contrasts(rows: pl.DataFrame, groups: pl.DataFrame, epsilon: float) -> pl.DataFrame:
-    rivals = groups.filter(pl.len().over("key") > 1).select(*_GROUP, "mean", "rate")
+def contrasts(rows: pl.DataFrame, epsilon: float) -> pl.DataFrame:
+    """The pairs of actions with different outcomes under one key, the better first, each side with its size and example."""
+    groups = rows.group_by(_GROUP).agg(mean=pl.col("value").mean(), rate=pl.col("success").mean())
+    rivals = groups.filter(pl.len().over("key") > 1)
     success = pl.col("rate") != pl.col("rate_b")
     gap = pl.col("mean") - pl.col("mean_b")
     better = (
@@ -112,29 +109,97 @@ def _contrasts(rows: pl.DataFrame, groups: pl.DataFrame, epsilon: float) -> pl.D
         )
         .select("key", "action_b", action_a="action")
     )
-    a = _side(rows.join(pairs, left_on=_GROUP, right_on=["key", "action_a"], how="semi"), "a")
-    b = _side(rows.join(pairs, left_on=_GROUP, right_on=["key", "action_b"], how="semi"), "b")
-    pairs = pairs.join(a, on=["key", "action_a"]).join(b, on=["key", "action_b"])
-    return pairs.with_columns(kind=pl.lit("contrast")).select(_PAIRED)
+    return _paired(pairs, rows, rows, "contrast")
 
 
-_SIDE = ("action", "count", "known", "succeeded", "mean_return", "episode", "step")
-_PAIRED = ["kind", "key", *(f"{name}_{side}" for side in "ab" for name in _SIDE)]
+def _demonstrations(rows: pl.DataFrame) -> pl.DataFrame:
+    shown = rows.filter("demonstrated")
+    agents = rows.filter(~pl.col("demonstrated")).join(shown, on="key", how="semi")
+    strayed = agents.join(shown, on=_GROUP, how="anti")
+    pairs = (
+        shown.select("key", action_a="action")
+        .unique()
+        .join(strayed.select("key", action_b="action").unique(), on="key")
+    )
+    return _paired(pairs, shown, strayed, "demonstration")
+
+
+def _paired(pairs: pl.DataFrame, of_a: pl.DataFrame, of_b: pl.DataFrame, kind: str) -> pl.DataFrame:
+    a = _side(of_a.join(pairs, left_on=_GROUP, right_on=["key", "action_a"], how="semi"), "a")
+    b = _side(of_b.join(pairs, left_on=_GROUP, right_on=["key", "action_b"], how="semi"), "b")
+    both = pairs.join(a, on=["key", "action_a"]).join(b, on=["key", "action_b"])
+    return both.with_columns(kind=pl.lit(kind)).select(_PAIRED)
 
 
 def _side(rows: pl.DataFrame, side: str) -> pl.DataFrame:
     """One row per group with its size, outcome and example: the best row of side a, the worst of side b."""
     best = side == "a"
-    order = rows.sort("merit", "value", "episode_id", "step", descending=[best, best, False, False])
-    example = order.unique(_GROUP, keep="first").select(*_GROUP, "step", episode="episode_id")
-    sizes = rows.group_by(_GROUP).agg(
+    order = rows.sort(
+        "merit", "measure", "value", "episode_id", "step", descending=[best, best, best, False, False]
+    )
+    example = order.unique(_GROUP, keep="first", maintain_order=True)
+    # sorted, so that the sum in a mean is always added up in one order
+    sizes = order.group_by(_GROUP, maintain_order=True).agg(
         count=pl.len().cast(pl.UInt64),
         known=pl.col("success").count(),
         succeeded=pl.col("success").sum(),
         mean_return=pl.col("value").mean(),
     )
-    both = sizes.join(example, on=_GROUP)
+    both = sizes.join(example.select(*_GROUP, "step", episode="episode_id"), on=_GROUP)
     return both.select("key", *(pl.col(name).alias(f"{name}_{side}") for name in _SIDE))
+
+
+def _labels(rows: pl.DataFrame, epsilon: float, level: str) -> pl.DataFrame:
+    episodes = episodes_at(rows, level)
+    pairs = _outcomes(episodes, epsilon, "label")
+    sizes = rows.group_by(key=pl.col(TRAJECTORIES[level])).agg(
+        steps=pl.len() // pl.col("episode_id").n_unique(),
+        spans=pl.col(TRAJECTORIES["exact"]).fill_null(pl.col("episode_id")).n_unique(),
+    )
+    scores = sided(episodes, epsilon).group_by("key").agg(pl.col("low").first(), pl.col("high").first())
+    pairs = pairs.join(sizes, on="key").join(scores, on="key")
+    apart = (pl.col("high") - pl.col("low") > epsilon).fill_null(False)
+    score = pl.format("score {} against {}; ", pl.col("high").round(6), pl.col("low").round(6))
+    parts = [
+        pl.format("the same {} decisions; ", "steps"),
+        pl.when(apart).then(score).otherwise(pl.lit("")),
+        _detail(),
+    ]
+    if level != "exact":
+        parts.append(pl.format("; spans {} exact trajectories", "spans"))
+    return pairs.with_columns(state_key="key", level=pl.lit(level), detail=pl.concat_str(parts)).select(
+        _COLUMNS
+    )
+
+
+def _coarser_labels(labels: dict[str, pl.DataFrame], rows: pl.DataFrame) -> pl.DataFrame:
+    """Canonical labels whose trajectory holds no exact one."""
+    exact, canonical = TRAJECTORIES["exact"], TRAJECTORIES["canonical"]
+    above = rows.join(labels["exact"], left_on=exact, right_on="state_key", how="semi")
+    return labels["canonical"].join(
+        above.drop_nulls(canonical), left_on="state_key", right_on=canonical, how="anti"
+    )
+
+
+def _told(rows: pl.DataFrame, labels: dict[str, pl.DataFrame], level: str) -> pl.DataFrame:
+    """The groups all of whose rows belong to one trajectory that a label tells of."""
+    finest = "exact" if level == "exact" else "canonical"
+    trajectory = pl.col(TRAJECTORIES[finest])
+    groups = rows.group_by(_GROUP).agg(
+        trajectory.first().alias("trajectory"), trajectories=trajectory.n_unique()
+    )
+    one = groups.filter(pl.col("trajectories") == 1)
+    return one.join(labels[finest], left_on="trajectory", right_on="state_key", how="semi").select(_GROUP)
+
+
+def _described(found: pl.DataFrame, rows: pl.DataFrame, level: str) -> pl.DataFrame:
+    detail = _detail()
+    if level != "exact":
+        within = rows.join(found.select("key"), on="key", how="semi")
+        spans = within.group_by("key").agg(spans=pl.col("exact").n_unique())
+        found = found.join(spans, on="key")
+        detail = pl.concat_str(detail, pl.format("; spans {} exact states", "spans"))
+    return found.with_columns(state_key="key", level=pl.lit(level), detail=detail).select(_COLUMNS)
 
 
 def _detail() -> pl.Expr:
@@ -148,182 +213,16 @@ def _detail() -> pl.Expr:
     )
 
 
-def _without(canonical: pl.DataFrame, exact: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """The canonical conflicts that no exact conflict of the same kind and actions shows already."""
-    above = rows.select(state_key="exact", above="canonical").unique()
-    pair = (pl.min_horizontal("action_a", "action_b"), pl.max_horizontal("action_a", "action_b"))
-    named = {"first": pair[0], "second": pair[1]}
-    seen = exact.join(above, on="state_key").select("kind", state_key="above", **named)
-    keys = ["kind", "state_key", *named]
-    return canonical.with_columns(**named).join(seen, on=keys, how="anti").select(_COLUMNS)
-
-
-class Said(NamedTuple):
-    """A message before a decision, cut to what a reader can take in."""
-
-    role: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of a conflict: how many rows and their mean return, and its example with what the agent had seen."""
-
-    count: int
-    mean_return: float
-    action: str
-    arguments: str
-    return_to_go: float
-    success: bool | None
-    said: tuple[Said, ...]
-    episode_id: str
-    step: int
-    locator: str
-
-
-@dataclass(frozen=True)
-class ConflictView:
-    """A conflict with an example on each side; `a` is the better one."""
-
-    kind: str
-    level: str
-    state_key: str
-    detail: str
-    a: Side
-    b: Side
-
-
-def sides(
-    con: duckdb.DuckDBPyConnection,
-    dataset: str,
-    kind: str | None = None,
-    level: str | None = None,
-    limit: int = 20,
-) -> list[ConflictView]:
-    """The conflicts of a dataset in a store with both sides: exact ones first, then by difference of mean returns."""
-    for what, name, valid in (("kind", kind, KINDS), ("level", level, tuple(LEVELS))):
-        if name is not None and name not in valid:
-            raise UnknownName(f"conflict {what}", name, valid)
-    rows = con.execute(_SIDES, {"dataset": dataset, "kind": kind, "level": level, "most": limit}).fetchall()
-    return [_view(list(row)) for row in rows]
-
-
-def _view(row: list[Any]) -> ConflictView:
-    kind, level, state_key, detail, *both = row
-    half = len(both) // 2
-    return ConflictView(kind, level, state_key, detail, _read(both[:half]), _read(both[half:]))
-
-
-_TEXT = 400
-
-
-def _read(values: list[Any]) -> Side:
-    count, mean, action, arguments, value, success, said, episode_id, step, locator = values
-    texts = tuple(Said(item["role"], _cut(item["text"])) for item in said or ())
-    return Side(count, mean, action, arguments, value, success, texts, episode_id, step, locator)
-
-
-def _cut(text: str | None) -> str:
-    return "(no text)" if not text else text if len(text) <= _TEXT else text[:_TEXT] + "…"
-
-
-_HALF = """c.count_{0}, c.mean_return_{0}, c.action_{0}, {0}.arguments, {0}.return_to_go, {0}.success, {0}.said,
-       c.episode_{0}, c.step_{0}, {0}.locator"""
-
-_SIDES = f"""
-WITH chosen AS (
-    SELECT * FROM conflicts
-    WHERE dataset = $dataset AND kind = coalesce($kind, kind) AND level = coalesce($level, level)
-    ORDER BY level <> 'exact', abs(mean_return_a - mean_return_b) DESC, kind, level, state_key, action_a, action_b
-    LIMIT $most
-), ends AS (
-    SELECT episode_a AS episode_id, step_a AS step FROM chosen UNION SELECT episode_b, step_b FROM chosen
-), decisions AS (
-    SELECT e.*, s.arguments, s.position, t.return_to_go, t.success, t.locator FROM ends e
-    JOIN steps s USING (episode_id, step)
-    JOIN transitions t ON t.dataset = $dataset AND t.episode_id = e.episode_id AND t.step = e.step
-), before AS (
-    SELECT d.episode_id, d.step, list({{'role': m.role, 'text': left(m.content, {_TEXT + 1})}} ORDER BY m.position) AS said
-    FROM decisions d JOIN messages m ON m.episode_id = d.episode_id AND m.position BETWEEN d.position - 2 AND d.position - 1
-    GROUP BY ALL
-), example AS (SELECT * FROM decisions LEFT JOIN before USING (episode_id, step))
-SELECT c.kind, c.level, c.state_key, c.detail, {_HALF.format("a")}, {_HALF.format("b")}
-FROM chosen c
-JOIN example a ON a.episode_id = c.episode_a AND a.step = c.step_a
-JOIN example b ON b.episode_id = c.episode_b AND b.step = c.step_b
-ORDER BY c.level <> 'exact', abs(mean_return_a - mean_return_b) DESC, c.kind, c.level, c.state_key, action_a, action_b
-"""
-
-
-WIDTH = 100
-"""The columns that `render` keeps to."""
-_LABEL = 11
-_LINES = 4
-
-
-def render(view: ConflictView) -> str:
-    """A conflict for the terminal, at most WIDTH columns wide: what disagrees, then both sides under each other."""
-    head = f"{view.kind} ({view.level}) in state {view.state_key}: {view.detail}"
-    blocks = (_block(name, side) for name, side in (("a", view.a), ("b", view.b)))
-    return "\n".join([*_wrap(head, WIDTH), *(line for block in blocks for line in block)])
-
-
-def _block(name: str, side: Side) -> Iterator[str]:
-    outcome = {True: "success", False: "failure", None: "unknown"}[side.success]
-    rows = "1 row" if side.count == 1 else f"{side.count} rows"
-    fields = (
-        ("action", side.action),
-        ("arguments", side.arguments),
-        (
-            "outcome",
-            f"{outcome}, return {side.return_to_go:.4g} ({rows}, mean return {side.mean_return:.4g})",
-        ),
-        *side.said,
-        ("decided", f"{side.locator} (episode {side.episode_id}, step {side.step})"),
-    )
-    for index, (label, text) in enumerate(fields):
-        lead = f"  {name if index == 0 else ' '}  {_plain(label)[: _LABEL - 1]:{_LABEL}}"
-        lines = _wrap(text, WIDTH - len(lead))
-        if label not in ("outcome", "decided") and len(lines) > _LINES:
-            lines = [*lines[: _LINES - 1], _wrap(lines[_LINES - 1], WIDTH - len(lead) - 1)[0] + "…"]
-        for line in lines:
-            yield (lead + line).rstrip()
-            lead = " " * len(lead)
-
-
-def _plain(text: str) -> str:
-    """On one line, and without what could steer a terminal: log text is data."""
-    text = " ".join(text.split())
-    return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn") else c for c in text)
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    """Lines of at most `width` columns, broken at spaces where there are some; wide characters count twice."""
-    lines = [""]
-    used = 0
-    for word in _plain(text).split(" "):
-        for piece in _pieces(word, width):
-            size = _columns(piece)
-            if used and used + 1 + size > width:
-                lines.append("")
-                used = 0
-            lines[-1] += (" " if used else "") + piece
-            used += (1 if used else 0) + size
-    return lines
-
-
-def _pieces(word: str, width: int) -> Iterator[str]:
-    start = used = 0
-    for index, char in enumerate(word):
-        size = _columns(char)
-        if used + size > width:
-            yield word[start:index]
-            start, used = index, 0
-        used += size
-    yield word[start:]
-
-
-def _columns(text: str) -> int:
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
+def _without(coarse: pl.DataFrame, finer: list[pl.DataFrame], rows: pl.DataFrame, level: str) -> pl.DataFrame:
+    """The conflicts of a level within which no finer level shows one of the same kind and actions."""
+    pair = {
+        "first": pl.min_horizontal("action_a", "action_b"),
+        "second": pl.max_horizontal("action_a", "action_b"),
+    }
+    keys = ["kind", "state_key", "first", "second"]
+    coarse = coarse.with_columns(**pair)
+    for fine, shown in zip(LEVELS, finer, strict=False):
+        above = rows.drop_nulls(level).select(state_key=fine, above=level).unique()
+        seen = shown.join(above, on="state_key").select("kind", state_key="above", **pair)
+        coarse = coarse.join(seen, on=keys, how="anti")
+    return coarse.select(_COLUMNS)

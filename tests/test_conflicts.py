@@ -1,47 +1,32 @@
 import itertools
-import unicodedata
 
-import duckdb
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.conflicts import WIDTH, ConflictView, Said, Side, find_conflicts, render, sides
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.schemas.tables import CONFLICTS, TABLES
-
-SCHEMA = {
-    "episode_id": pl.String,
-    "step": pl.Int32,
-    "state_key": pl.String,
-    "state_key_canonical": pl.String,
-    "action": pl.String,
-    "return_to_go": pl.Float64,
-    "return_is_partial": pl.Boolean,
-    "success": pl.Boolean,
-    "parent_id": pl.String,
-}
+from logforge.conflict_rows import comparable
+from logforge.conflicts import find_conflicts
+from logforge.schemas.errors import UsageError
+from logforge.schemas.tables import CONFLICTS
+from made_conflicts import frame, named, row, said
 
 
-def row(episode, key, action, value, success=None, *, canonical=None, step=0, partial=False, parent=None):
-    return (episode, step, key, canonical or f"c-{key}", action, value, partial, success, parent)
+def find(*rows, epsilon=0.5, decisions=None, near=None):
+    transitions = frame(*rows)
+    return find_conflicts(comparable(transitions, said(transitions, decisions), near), epsilon)
 
 
-def frame(*rows):
-    return pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
-
-
-def found(*rows, epsilon=0.5):
-    return find_conflicts(frame(*rows), epsilon).rows(named=True)
+def found(*rows, epsilon=0.5, **more):
+    return find(*rows, epsilon=epsilon, **more).rows(named=True)
 
 
 def test_columns_and_types_are_the_tables():
-    conflicts = find_conflicts(frame(row("a", "s", "x", 1.0), row("b", "s", "x", 0.0)), 0.5)
+    conflicts = find(row("a", "s", "x", 1.0), row("b", "s", "x", 0.0))
     kinds = {"VARCHAR": pl.String, "UBIGINT": pl.UInt64, "DOUBLE": pl.Float64, "INTEGER": pl.Int32}
     expected = {c.name: kinds[c.type] for c in CONFLICTS.columns if c.name != "dataset"}
     assert dict(conflicts.schema) == expected
-    assert dict(find_conflicts(frame(), 0.5).schema) == expected
+    assert dict(find().schema) == expected
 
 
 def test_the_same_action_with_different_success_is_an_outcome_of_best_against_worst():
@@ -135,9 +120,9 @@ def test_the_canonical_level_reports_only_what_no_exact_state_shows():
 
 def test_a_negative_epsilon_is_refused():
     with pytest.raises(UsageError):
-        find_conflicts(frame(), -0.1)
+        find(epsilon=-0.1)
     with pytest.raises(UsageError):
-        find_conflicts(frame(), float("nan"))
+        find(epsilon=float("nan"))
 
 
 rows_strategy = st.lists(
@@ -173,12 +158,12 @@ def expected(rows, epsilon, key):
     return result
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows_strategy, st.sampled_from([0.0, 0.6]), st.randoms(use_true_random=False))
 def test_it_finds_what_comparing_every_pair_finds(drawn, epsilon, random):
     above = {"s1": "c1", "s2": "c1", "s3": "c2"}
     rows = [row(f"e{n:02}", k, a, v, ok, canonical=above[k]) for n, (k, a, v, ok) in enumerate(drawn)]
-    conflicts = find_conflicts(frame(*rows), epsilon)
+    conflicts = find(*rows, epsilon=epsilon)
     got = {
         level: {
             (c["kind"], c["state_key"], frozenset([c["action_a"], c["action_b"]]))
@@ -192,123 +177,153 @@ def test_it_finds_what_comparing_every_pair_finds(drawn, epsilon, random):
     assert got["canonical"] == expected(rows, epsilon, 3) - {(k, above[s], pair) for k, s, pair in exact}
     assert conflicts.height == len(got["exact"]) + len(got["canonical"])
     random.shuffle(rows)
-    assert find_conflicts(frame(*rows), epsilon).equals(conflicts)
+    assert find(*rows, epsilon=epsilon).equals(conflicts)
 
 
-@pytest.fixture
-def store():
-    con = duckdb.connect()
-    for table in TABLES.values():
-        con.execute(f"CREATE TABLE {table.name} ({', '.join(f'{c.name} {c.type}' for c in table.columns)})")
-    yield con
-    con.close()
+def test_a_label_is_a_trajectory_told_twice_with_two_outcomes_and_told_once():
+    rows = [
+        row(name, f"s{step}", action, 5.0 if ok else 0.0, ok, step=step)
+        for name, ok in (("a", True), ("b", True), ("c", False))
+        for step, action in enumerate("xy")
+    ]
+    same = {(name, step): f"say {step}" for name in "abc" for step in range(2)}
+    [conflict] = found(*rows, decisions=same)
+    assert (conflict["kind"], conflict["level"]) == ("label", "exact")
+    assert (conflict["count_a"], conflict["count_b"]) == (2, 1)
+    assert (conflict["episode_a"], conflict["step_a"], conflict["episode_b"]) == ("a", 0, "c")
+    assert conflict["detail"] == (
+        "the same 2 decisions; success 2 of 2 against 0 of 1; mean return 5.0 against 0.0"
+    )
+    # what the last decision said differs: no label, and the outcomes are told at each step
+    other = {**same, ("c", 1): "something else"}
+    assert [(c["kind"], c["state_key"]) for c in found(*rows, decisions=other)] == [
+        ("outcome", "s0"),
+        ("outcome", "s1"),
+    ]
 
 
-def fill(con, rows):
-    """Transitions, steps and messages of episodes whose step n is decided at position 2n + 1."""
-    transitions = frame(*rows)
-    for episode, step, key, canonical, action, value, partial, success, parent in rows:
-        con.execute(
-            "INSERT INTO transitions BY NAME SELECT 'd' AS dataset, $1 AS episode_id, $2 AS step, $3 AS state_key,"
-            "$4 AS state_key_canonical, $5 AS action, $6 AS return_to_go, $7 AS return_is_partial, $8 AS success,"
-            "$9 AS parent_id, $1 || '.jsonl:' || $2 AS locator",
-            [episode, step, key, canonical, action, value, partial, success, parent],
-        )
-        con.execute(
-            "INSERT INTO steps BY NAME SELECT $1 AS episode_id, $2 AS step, 2 * $2 + 1 AS position, $3 AS arguments",
-            [episode, step, f'{{"of":"{episode}"}}'],
-        )
-    for (episode,) in transitions.select("episode_id").unique().rows():
-        for position, text in enumerate(["please", None, "x" * 900, "later"]):
-            con.execute(
-                "INSERT INTO messages BY NAME SELECT $1 AS episode_id, $2 AS position, $3 AS role, $4 AS content",
-                [episode, position, "user" if position % 2 == 0 else "assistant", text],
-            )
-    for epsilon_conflict in find_conflicts(transitions, 0.5).rows():
-        con.execute(f"INSERT INTO conflicts VALUES ('d', {', '.join('?' * 14)})", epsilon_conflict)
+def test_a_label_by_score_alone_needs_no_success():
+    rows = [row("a", "s", "x", 1.0), row("b", "s", "x", 1.0)]
+    words = {("a", 0): "w", ("b", 0): "w"}
+    scored = named(frame(*rows), words, {"a": 0.2, "b": 0.9})
+    [conflict] = find_conflicts(comparable(frame(*rows), scored), 0.5).rows(named=True)
+    assert (conflict["kind"], conflict["episode_a"], conflict["episode_b"]) == ("label", "b", "a")
+    assert "score 0.9 against 0.2" in conflict["detail"]
+    assert find_conflicts(comparable(frame(*rows), scored), 0.7).is_empty()
 
 
-ROWS = (
-    row("a", "s", "x", 1.0, True),
-    row("b", "s", "y", -1.0, False),
-    row("a", "t", "x", 1.0, True, step=1),
-    row("c", "t", "x", -7.0, False, step=1),
-    row("d", "u1", "x", 0.0, canonical="u"),
-    row("e", "u2", "x", 50.0, canonical="u"),
+def test_a_canonical_label_masks_states_and_words():
+    rows = [row("a", "s1", "x", 9.0, True, canonical="s"), row("b", "s2", "x", 0.0, False, canonical="s")]
+    [conflict] = found(*rows, decisions={("a", 0): "order 17", ("b", 0): "order 4"})
+    assert (conflict["kind"], conflict["level"]) == ("label", "canonical")
+    assert conflict["detail"].endswith("; spans 2 exact trajectories")
+    [conflict] = found(*rows, decisions={("a", 0): "order 17", ("b", 0): "refund 4"})
+    assert (conflict["kind"], conflict["level"]) == ("outcome", "canonical")
+
+
+def test_an_outcome_stays_where_another_trajectory_disagrees_too():
+    rows = [
+        row("a", "s", "x", 9.0, True),
+        row("b", "s", "x", 0.0, False),
+        row("c", "s", "x", 0.0, False),
+    ]
+    words = {("a", 0): "w", ("b", 0): "w", ("c", 0): "v"}
+    assert [c["kind"] for c in found(*rows, decisions=words)] == ["label", "outcome"]
+
+
+def test_a_demonstration_is_left_by_what_no_demonstrator_did():
+    rows = [
+        row("d1", "s", "x", 1.0, kind="human_demo"),
+        row("d2", "s", "y", 1.0, kind="human_demo"),
+        row("a1", "s", "y", 1.0),
+        row("a2", "s", "z", 1.0),
+        row("a3", "s", "z", 0.9),
+        row("a4", "t", "z", 1.0),
+    ]
+    conflicts = found(*rows)
+    assert [(c["kind"], c["action_a"], c["action_b"]) for c in conflicts] == [
+        ("demonstration", "x", "z"),
+        ("demonstration", "y", "z"),
+    ]
+    assert [(c["count_a"], c["count_b"], c["episode_b"]) for c in conflicts] == [(1, 2, "a3")] * 2
+
+
+def test_near_states_are_compared_under_their_leader():
+    rows = [
+        row("a", "s1", "x", 1.0, True),
+        row("b", "s2", "x", 0.0, False),
+        row("c", "s3", "x", 0.0, False),
+    ]
+    near = pl.DataFrame({"exact": ["s1", "s2"], "near": ["s2", "s2"]})
+    [conflict] = found(*rows, near=near)
+    assert (conflict["level"], conflict["kind"], conflict["state_key"]) == ("near", "outcome", "s2")
+    assert (conflict["count_a"], conflict["count_b"]) == (1, 1)
+    assert conflict["detail"].endswith("; spans 2 exact states")
+    shown = found(*rows, row("d", "s1", "x", 0.0, False), near=near)
+    assert [c["level"] for c in shown] == ["exact"]
+
+
+episodes_strategy = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(st.sampled_from(["s1", "s2", "s3"]), st.sampled_from("xy")), min_size=1, max_size=2
+        ),
+        st.sampled_from([True, False, None]),
+        st.sampled_from([0.0, 1.0, 2.0]),
+        st.sampled_from(["agent_log", "human_demo"]),
+        st.sampled_from(["", "partial", "augmented"]),
+    ),
+    max_size=10,
 )
 
 
-def test_sides_shows_both_with_what_was_known_before(store):
-    fill(store, ROWS)
-    outcome, contrast, canonical = sides(store, "d")
-    assert (outcome.kind, outcome.state_key, outcome.a.count) == ("outcome", "t", 1)
-    assert outcome.a == Side(
-        1,
-        1.0,
-        "x",
-        '{"of":"a"}',
-        1.0,
-        True,
-        (Said("assistant", "(no text)"), Said("user", "x" * 400 + "…")),
-        "a",
-        1,
-        "a.jsonl:1",
-    )
-    assert (outcome.b.episode_id, outcome.b.success, outcome.b.return_to_go) == ("c", False, -7.0)
-    assert (contrast.kind, contrast.a.action, contrast.b.action) == ("contrast", "x", "y")
-    assert contrast.a.said == (Said("user", "please"),)
-    assert (canonical.level, canonical.a.episode_id) == ("canonical", "e")
-
-
-def test_sides_can_be_narrowed(store):
-    fill(store, ROWS)
-    assert [v.kind for v in sides(store, "d", kind="contrast")] == ["contrast"]
-    assert [v.level for v in sides(store, "d", level="canonical")] == ["canonical"]
-    assert len(sides(store, "d", limit=1)) == 1
-    assert sides(store, "other") == []
-    with pytest.raises(UnknownName, match="outcome, contrast"):
-        sides(store, "d", kind="contrst")
-
-
-def view(**more):
-    given = {"arguments": "{}", "said": (), "locator": "logs/a.jsonl:1", "action": "x"} | more
-    side = Side(count=1, mean_return=1.0, return_to_go=1.0, success=True, episode_id="e", step=0, **given)
-    return ConflictView("contrast", "exact", "k" * 32, "mean return 1.0 against 0.0", side, side)
-
-
-def test_render_shows_both_sides_aligned():
-    text = render(view(said=(Said("user", "I want\nmy money back"),), arguments='{"id":1}'))
-    lines = text.splitlines()
-    assert lines[0].startswith("contrast (exact) in state kkk")
-    block = [
-        "  a  action     x",
-        '     arguments  {"id":1}',
-        "     outcome    success, return 1 (1 row, mean return 1)",
-        "     user       I want my money back",
-        "     decided    logs/a.jsonl:1 (episode e, step 0)",
-    ]
-    assert lines[-10:-5] == block
-    assert lines[-5:] == ["  b" + block[0][3:], *block[1:]]
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.text(max_size=600), st.text(max_size=600), st.text(max_size=300))
-def test_render_keeps_to_the_width_and_lets_nothing_steer_the_terminal(said, arguments, locator):
-    text = render(view(said=(Said("tool", said),), arguments=arguments, locator=locator))
-    for line in text.split("\n"):
-        assert (
-            sum(
-                2 if unicodedata.east_asian_width(c) in "WF" else 1
-                for c in line
-                if not unicodedata.combining(c)
-            )
-            <= WIDTH
+def rows_of(drawn):
+    above = {"s1": "c1", "s2": "c1", "s3": "c2"}
+    return [
+        row(
+            f"e{n:02}", key, action, value, ok, step=step, canonical=above[key], kind=kind,
+            partial=flaw == "partial", parent="e00/0" if flaw == "augmented" else None,
         )
-        assert not any(unicodedata.category(c) in ("Cc", "Cf") for c in line)
+        for n, (steps, ok, value, kind, flaw) in enumerate(drawn)
+        for step, (key, action) in enumerate(steps)
+    ]  # fmt: skip
 
 
-def test_render_cuts_long_texts_but_never_the_locator():
-    text = render(view(said=(Said("user", "word " * 400),), locator="folder/" * 40 + "a.jsonl:7"))
-    assert "…" in text
-    assert "folder/" * 40 + "a.jsonl:7" in text.replace("\n", "").replace(" " * 16, "")
-    assert len(text.splitlines()) < 30
+@settings(max_examples=40, deadline=None)
+@given(episodes_strategy, st.randoms(use_true_random=False))
+def test_laws_of_every_conflict(drawn, random):
+    rows = rows_of(drawn)
+    near = pl.DataFrame({"exact": ["s2", "s3"], "near": ["s2", "s2"]})
+    words = {(item[0], item[1]): "w" for item in rows}
+    conflicts = find(*rows, decisions=words, near=near)
+    counted = {item[:2] for item in rows if not item[6] and item[8] is None}
+    columns = {"exact": 2, "canonical": 3}
+    for c in conflicts.rows(named=True):
+        # both examples are rows that count, and the sides add up to at most the rows there are
+        assert {(c["episode_a"], c["step_a"]), (c["episode_b"], c["step_b"])} <= counted
+        assert c["count_a"] >= 1
+        assert c["count_b"] >= 1
+        if c["kind"] == "contrast" and c["level"] in columns:
+            at = [
+                item for item in rows if item[:2] in counted and item[columns[c["level"]]] == c["state_key"]
+            ]
+            for side in "ab":
+                values = [item[5] for item in at if item[4] == c[f"action_{side}"]]
+                assert c[f"count_{side}"] == len(values)
+                assert c[f"mean_return_{side}"] == pytest.approx(sum(values) / len(values))
+    keys = conflicts.select("kind", "level", "state_key", "action_a", "action_b")
+    assert keys.is_unique().all()
+    # neither the order of rows nor rows that do not count change anything
+    only = [item for item in rows if item[:2] in counted]
+    random.shuffle(only)
+    assert find(*only, decisions=words, near=near).equals(conflicts)
+    # turning outcomes round turns every contrast round
+    turned = [
+        (*item[:5], -item[5], item[6], None if item[7] is None else not item[7], *item[8:]) for item in rows
+    ]
+    again = find(*turned, decisions=words, near=near)
+    sides = [
+        {(*sorted(r[3:5]), *r[:3]) for r in f.filter(kind="contrast").select(keys.columns).rows()}
+        for f in (conflicts, again)
+    ]
+    assert sides[0] == sides[1]

@@ -1,0 +1,69 @@
+"""`logforge conflicts`, and the options of a build that are about conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from logforge.cli_options import JSON, STORE, WAIT, say, show
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_KINDS = ("outcome", "contrast", "label", "demonstration")
+_LEVELS = ("exact", "canonical", "near")
+
+
+def conflict_options(command: F) -> F:
+    """What a build counts as a conflict, and what it does about it."""
+    for option in reversed(
+        (
+            click.option(
+                "--epsilon",
+                default=0.5,
+                show_default=True,
+                help="Returns further apart than this disagree (conflicts).",
+            ),
+            click.option(
+                "--near-threshold",
+                default=0.98,
+                show_default=True,
+                type=click.FloatRange(0, 1, min_open=True),
+                help="Cosine at which differently worded states count as one (conflicts); 1: never.",
+            ),
+            click.option(
+                "--conflicts",
+                multiple=True,
+                metavar="[KIND=]POLICY",
+                help="flag, weight (halve) or filter (leave out) what conflicts contradict. Without KIND: all but "
+                "contrast. Default: flag. May be given again.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("dataset", default="default")
+@STORE
+@click.option("--kind", type=click.Choice(_KINDS), help="Only this kind.")
+@click.option("--level", type=click.Choice(_LEVELS), help="Only this level.")
+@click.option("--split", help="Only with an example in this split.")
+@click.option("--tool", metavar="ACTION", help="Only with this action on a side.")
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(0), help="Conflicts to show.")
+@WAIT
+@JSON
+def conflicts(dataset: str, store: str, limit: int, wait: float, as_json: bool, **only: str | None) -> None:
+    """Show decisions that disagree in the same state, both sides with text and source lines.
+
+    \b
+    Example: logforge conflicts --kind contrast
+    """
+    from logforge.conflict_views import Narrowed
+    from logforge.queries import conflict_views
+    from logforge.store import open_store
+
+    with open_store(store, read_only=True, wait=wait, waiting=say) as opened:
+        show(conflict_views(opened, dataset, Narrowed(**only), limit), as_json)
