@@ -1,0 +1,151 @@
+"""One HTML file from sections: no script, no request, everything from the logs escaped.
+
+A `data-query` on a number or a table names the query that gives it, `data-value` the exact value: what is shown can be held
+against the store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from logforge.report.charts import svg
+from logforge.report.section import Cell, Number, Section, Table
+from logforge.report.style import CSS
+from logforge.tabulate import plural
+
+_MARKS = {"good": "✓", "note": "i", "alarm": "!"}
+_N = ' class="n"'
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""The page's content policy: a browser would refuse whatever is not in the page itself."""
+
+
+def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
+    """The whole report as HTML."""
+    links = "".join(f'<li><a href="#{s.key}">{_badge(s.level)}{escape(s.title)}</a></li>' for s in sections)
+    body = "".join(_section(section) for section in sections)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{CSS}</style></head>\n"
+        f'<body><nav><b>{escape(title)}</b><ol>{links}</ol></nav><main id="top"><h1>{escape(title)}</h1>'
+        f'<p class="about">{escape(subtitle)}</p>{_overview(sections)}{body}</main></body></html>\n'
+    )
+
+
+def _badge(level: str) -> str:
+    return f'<i class="badge {level}" title="{level}">{_MARKS[level]}</i>'
+
+
+def _overview(sections: Sequence[Section]) -> str:
+    """What wants a look, first."""
+    told = [(finding.level, section, finding.text) for section in sections for finding in section.findings]
+    counts = {level: sum(item[0] == level for item in told) for level in ("alarm", "note")}
+    rows = "".join(
+        f'<li>{_badge(level)}<a href="#{section.key}">{escape(section.title)}</a>: {escape(text)}</li>'
+        for wanted in ("alarm", "note")
+        for level, section, text in told
+        if level == wanted
+    )
+    head = ", ".join(plural(counts[level], level) for level in counts)
+    return f'<section class="overview"><h2>At a glance: {head}</h2><ul class="findings">{rows}</ul></section>'
+
+
+def _section(section: Section) -> str:
+    findings = "".join(f"<li>{_badge(f.level)}{escape(f.text)}</li>" for f in section.findings)
+    numbers = "".join(_number(section, item) for item in section.numbers)
+    charts = "".join(svg(chart) for chart in section.charts)
+    asked = list(dict.fromkeys(item.query for item in section.numbers))
+    tables = ""
+    for table in section.tables:
+        tables += _table(section, table) + _queries(
+            section, [table.query] if table.query not in asked else []
+        )
+        asked.append(table.query)
+    rest = [query.key for query in section.queries if query.key not in asked]
+    return (
+        f'\n<section id="{section.key}"><h2>{_badge(section.level)}{escape(section.title)}</h2>'
+        f'<p class="about">{escape(section.about)}</p>'
+        + (f'<ul class="findings">{findings}</ul>' if findings else "")
+        + (f'<div class="numbers">{numbers}</div>' if numbers else "")
+        + _queries(section, dict.fromkeys(item.query for item in section.numbers))
+        + f'<div class="charts">{charts}</div>{tables}{_queries(section, rest)}</section>'
+    )
+
+
+def _number(section: Section, item: Number) -> str:
+    kind = "data-query" if item.column else "data-from"
+    place = f'{kind}="{section.key}.{item.query}"'
+    if item.column:
+        place += f' data-column="{escape(item.column)}"'
+    how = f' title="{escape(item.method)}"' if item.method else ""
+    interval = ""
+    if item.low is not None and item.high is not None:
+        interval = f"<small>95 % {_shown(item.low, item.percent)} … {_shown(item.high, item.percent)}</small>"
+    return (
+        f'<div class="number"{how}><b {place} data-value="{_exact(item.value)}">{_shown(item.value, item.percent)}</b>'
+        f"{interval}<span>{escape(item.label)}</span></div>"
+    )
+
+
+def _table(section: Section, table: Table) -> str:
+    if not table.rows:
+        return f'<h3>{escape(table.title)}</h3><p class="none">none</p>'
+    numeric = [all(_is_number(row[place]) for row in table.rows) for place in range(len(table.columns))]
+    head = "".join(
+        f"<th{_N if right else ''}>{escape(name.replace('_', ' '))}</th>"
+        for name, right in zip(table.columns, numeric, strict=True)
+    )
+    rows = "".join(f"<tr>{_cells(row, numeric)}</tr>" for row in table.rows)
+    kind = "data-from" if table.method else "data-query"
+    notes = "".join(f'<p class="about">{escape(text)}</p>' for text in (table.method, table.note) if text)
+    return (
+        f'<h3>{escape(table.title)}</h3>{notes}<div class="scroll"><table {kind}="{section.key}.{table.query}">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _cells(row: Iterable[Cell], numeric: Sequence[bool]) -> str:
+    return "".join(
+        f'<td{_N if right else ""} data-value="{_exact(value)}">{_shown(value)}</td>'
+        for value, right in zip(row, numeric, strict=True)
+    )
+
+
+def _queries(section: Section, keys: Iterable[str]) -> str:
+    """The queries named, each to be unfolded."""
+    texts = {query.key: query.sql for query in section.queries}
+    return "".join(
+        f"<details><summary>SQL: {escape(section.key)}.{escape(key)}</summary>"
+        f'<pre id="sql-{section.key}.{key}">{escape(texts[key])}</pre></details>'
+        for key in keys
+    )
+
+
+def _exact(value: Cell) -> str:
+    return escape(json.dumps(value, ensure_ascii=False))
+
+
+def _shown(value: Cell, percent: bool = False) -> str:
+    """A cell for people: numbers short, texts escaped."""
+    if value is None:
+        return "—"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        if percent:
+            return f"{100 * value:.1f} %"
+        return f"{value:,}" if isinstance(value, int) else _rounded(value)
+    return escape(value)
+
+
+def _rounded(value: float) -> str:
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _is_number(value: Cell) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
