@@ -8,7 +8,8 @@ no JSON is null instead of an error.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ MAX_SHARED = 10_000
 _SQL_KINDS = {"VARCHAR": "text", "BOOLEAN": "boolean"}
 _COLUMN_KINDS = {column.name: _SQL_KINDS.get(column.type, "number") for column in COLUMNS}
 
-_CASTS = {
+CASTS = {
     exp.DataType.Type.BOOLEAN: "boolean",
     exp.DataType.Type.INT: "number",
     exp.DataType.Type.BIGINT: "number",
@@ -41,6 +42,7 @@ _CASTS = {
     exp.DataType.Type.VARCHAR: "text",
     exp.DataType.Type.TEXT: "text",
 }
+"""The types that a CAST may name, each with the kind of its values."""
 
 _KINDS: dict[str, tuple[type[exp.Expression], ...]] = {
     "boolean": (
@@ -70,6 +72,22 @@ FUNCTIONS = (
     "substring, trim, upper"
 )
 """The functions an expression may call, for errors and docs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Language:
+    """What the expressions of one purpose may hold: columns, node types and casts, each with the kind of its value (`text`,
+    `number`, `boolean`, `time`, or "" where that is not known), and the names of functions and casts for errors."""
+
+    columns: Mapping[str, str]
+    nodes: Mapping[type[exp.Expression], str]
+    casts: Mapping[exp.DataType.Type, str]
+    functions: str = FUNCTIONS
+    cast_names: str = "BOOLEAN, INT, BIGINT, DOUBLE, VARCHAR"
+
+
+REWARDS = Language(_COLUMN_KINDS, ALLOWED, CASTS)
+"""The expressions of reward specs."""
 
 _COMPARED = (
     exp.EQ,
@@ -108,14 +126,14 @@ def text_literal(text: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def parse(text: str, names: tuple[tuple[str, str], ...] = ()) -> Expression:
+def parse(text: str, names: tuple[tuple[str, str], ...] = (), language: Language = REWARDS) -> Expression:
     """The safe expression of a text. `names` are shared expressions it may use, each in its canonical text.
 
     Raises SpecError, listing everything in it that is not allowed.
     """
     try:
         tree = _expanded(_tree(text), dict(names))
-        found = list(dict.fromkeys(_problems(tree)))
+        found = list(dict.fromkeys(_problems(tree, language)))
         if not found:
             columns = {column.name.lower() for column in tree.find_all(exp.Column)}
             bare = _rewritten(tree, _bare)
@@ -164,51 +182,51 @@ def _expanded(tree: Any, names: dict[str, str]) -> Any:
     return _rewritten(tree, named) if names else tree
 
 
-def _problems(tree: Any) -> Iterator[str]:
+def _problems(tree: Any, language: Language) -> Iterator[str]:
     if _is_deep(tree):
         yield "nested too deeply"
         return
-    strangers = [problem for node in tree.walk() for problem in _stranger(node)]
+    strangers = [problem for node in tree.walk() for problem in _stranger(node, language)]
     yield from strangers
     for node in () if strangers else tree.walk():
-        yield from _form_problems(node)
-        yield from _kind_problems(node)
+        yield from _form_problems(node, language)
+        yield from _kind_problems(node, language)
 
 
-def _stranger(node: Any) -> Iterator[str]:
-    if type(node) not in ALLOWED:
-        yield _refusal(node)
+def _stranger(node: Any, language: Language) -> Iterator[str]:
+    if type(node) not in language.nodes:
+        yield _refusal(node, language)
     elif isinstance(node, exp.Column):
-        yield from _column_problems(node)
+        yield from _column_problems(node, language)
 
 
-def _refusal(node: Any) -> str:
+def _refusal(node: Any, language: Language) -> str:
     if isinstance(node, exp.Anonymous):
-        return str(UnknownName("function", node.name.lower(), FUNCTIONS.split(", ")))
+        return str(UnknownName("function", node.name.lower(), language.functions.split(", ")))
     if isinstance(node, exp.JSONExtract):
         return "`->` and json_extract are not allowed: use `->>`, which gives text"
     if isinstance(node, exp.Func):
-        return f"function {node.sql_name().lower()} is not allowed. valid: {FUNCTIONS}"
+        return f"function {node.sql_name().lower()} is not allowed. valid: {language.functions}"
     name = type(node).__name__
     return f"{name} is not allowed: an expression holds columns, constants, operators, CASE, CAST and listed functions"
 
 
-def _column_problems(node: Any) -> Iterator[str]:
+def _column_problems(node: Any, language: Language) -> Iterator[str]:
     if len(node.parts) > 1:
         yield f"{node.sql(dialect='duckdb')}: write a column without a table"
-    elif not isinstance(node.this, exp.Identifier) or node.name.lower() not in _COLUMN_KINDS:
-        yield str(UnknownName("column", node.name, list(_COLUMN_KINDS)))
+    elif not isinstance(node.this, exp.Identifier) or node.name.lower() not in language.columns:
+        yield str(UnknownName("column", node.name, list(language.columns)))
 
 
-def _form_problems(node: Any) -> Iterator[str]:
+def _form_problems(node: Any, language: Language) -> Iterator[str]:
     if isinstance(node, _PATTERNS) and not _is_text(node.expression):
         yield "a pattern must be a constant text"
     if isinstance(node, exp.In) and not node.expressions:
         yield "IN needs a list in parentheses"
     if isinstance(node, exp.Is) and not isinstance(node.expression, exp.Null | exp.Boolean):
         yield "IS takes NULL, TRUE or FALSE"
-    if isinstance(node, exp.Cast) and (node.to.this not in _CASTS or node.to.expressions):
-        yield f"CAST to {node.to.sql(dialect='duckdb')} is not allowed. valid: BOOLEAN, INT, BIGINT, DOUBLE, VARCHAR"
+    if isinstance(node, exp.Cast) and (node.to.this not in language.casts or node.to.expressions):
+        yield f"CAST to {node.to.sql(dialect='duckdb')} is not allowed. valid: {language.cast_names}"
     if isinstance(node, exp.JSONExtractScalar):
         if not isinstance(node.this, exp.Column):
             yield "`->>` takes a column on its left"
@@ -222,15 +240,19 @@ def _form_problems(node: Any) -> Iterator[str]:
         yield f"CASE has more than {MAX_BRANCHES} branches"
 
 
-def _kind_problems(node: Any) -> Iterator[str]:
+def _kind_problems(node: Any, language: Language) -> Iterator[str]:
     """Text compared with a number binds in DuckDB and fails, or not, on the first row: found here instead."""
     if isinstance(node, _COMPARED):
         operands = [child for child in node.iter_expressions() if not isinstance(child, exp.Null)]
-        kinds = {_kind(child) for child in operands} - {""}
-        if "text" in kinds and len(kinds) > 1:
-            yield f"{node.sql(dialect='duckdb', comments=False)}: compares text with a {min(kinds)}"
+        kinds = {kind_of(child, language) for child in operands} - {""}
+        for odd, name in (("text", "text"), ("time", "a time")):
+            if odd in kinds and len(kinds) > 1:
+                shown = node.sql(dialect="duckdb", comments=False)
+                hint = ": write TIMESTAMP '2026-01-31 08:00:00'" if "time" in kinds else ""
+                yield f"{shown}: compares {name} with a {min(kinds - {odd})}{hint}"
+                break
     for condition in _conditions(node):
-        kind = _kind(condition)
+        kind = kind_of(condition, language)
         if kind not in ("", "boolean"):
             shown = condition.sql(dialect="duckdb", comments=False)
             yield f"{shown}: a {kind} where a truth value is needed"
@@ -247,17 +269,17 @@ def _conditions(node: Any) -> list[Any]:
     return []
 
 
-def _kind(node: Any) -> str:
-    """`text`, `number`, `boolean`, or "" where that is not known."""
+def kind_of(node: Any, language: Language) -> str:
+    """The kind of a node's value, "" where that is not known."""
     if isinstance(node, exp.Column):
-        return _COLUMN_KINDS[node.name.lower()]
+        return language.columns[node.name.lower()]
     if isinstance(node, exp.Literal):
         return "text" if node.is_string else "number"
     if isinstance(node, exp.Cast):
-        return _CASTS[node.to.this]
+        return language.casts[node.to.this]
     if isinstance(node, exp.Paren | exp.Coalesce | exp.Nullif | exp.Least | exp.Greatest):
-        return _kind(node.this)
-    return ALLOWED[type(node)]
+        return kind_of(node.this, language)
+    return language.nodes[type(node)]
 
 
 def _is_text(node: Any) -> bool:

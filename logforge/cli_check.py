@@ -1,0 +1,32 @@
+"""`logforge check`: is a store, or a dataset, still what it must be?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from logforge.cli_gates import gate_options, given_gates
+from logforge.cli_options import JSON, STORE, WAIT, say, show
+
+
+@click.command()
+@click.argument("dataset", required=False)
+@STORE
+@gate_options
+@WAIT
+@JSON
+def check(dataset: str | None, store: str, wait: float, as_json: bool, **options: Any) -> None:
+    """Validate a store and its datasets again, or one dataset by name or folder. Exits with 1 when a rule is broken.
+
+    \b
+    Example: logforge check
+             logforge check default --max-conflict-rate 0.2
+    """
+    from logforge.check import check as run
+    from logforge.progress import bar
+
+    gates = given_gates(options)
+    with bar("check") as tick:
+        report = run(store, dataset, gates, tick, wait=wait, waiting=say)
+    show(report, as_json)

@@ -1,0 +1,127 @@
+"""A comparison of two datasets as text that fits a terminal: only what differs, the most telling rows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from logforge.reward_diff import mover_table
+from logforge.split_report import MOVES
+from logforge.stability import LARGE, MODERATE
+from logforge.tabulate import WIDTH, ending, fit, listed, plural, table
+
+if TYPE_CHECKING:
+    from logforge.dataset_changes import StepChange
+    from logforge.dataset_diff import DatasetDiff
+
+SHOWN = 8
+"""So many rows of a table are told; `--json` holds all."""
+_PLACE, _MOVED = 36, 44
+"""Columns that a place, and a change of a value, may take."""
+
+
+def render(diff: DatasetDiff) -> str:
+    """The comparison for people."""
+    notes = [f"note: {note}" for note in diff.notes]
+    if not diff.differs:
+        alike = "" if diff.shared_steps is None else f": {_shared(diff)} alike"
+        return "\n".join(
+            [f"{diff.a} and {diff.b} differ in nothing{alike} (hash {diff.hash_a[:12]})", *notes]
+        )
+    head = f"A {diff.a} ({diff.hash_a[:12]})  →  B {diff.b} ({diff.hash_b[:12]})"
+    parts = listed("they differ in: ", [part.replace("_", " ") for part in diff.parts], "more")
+    blocks = [block for block in _blocks(diff) if block]
+    return "\n\n".join(["\n".join([head, *parts]), *blocks, *(["\n".join(notes)] if notes else [])])
+
+
+def _shared(diff: DatasetDiff) -> str:
+    return f"{plural(diff.shared_steps or 0, 'step')} of {plural(diff.shared_episodes or 0, 'episode')}"
+
+
+def _blocks(diff: DatasetDiff) -> Iterator[str]:
+    yield _table("settings", ("setting", "A", "B"), diff.settings, limit=36)
+    yield "\n".join(_vocabulary(diff))
+    yield _table(
+        "sources",
+        ("only in", "format", "path"),
+        [(item.only_in, item.format, ending("", item.path or item.sha256, 60)) for item in diff.sources],
+    )
+    if diff.shared_episodes is not None:
+        yield _table(
+            f"episodes: {_shared(diff)} on both sides",
+            ("only in", "split", "on the other side", "episodes", "example"),
+            [lone._replace(example=ending("", lone.example, 24)) for lone in diff.episodes],
+            limit=34,
+        )
+        yield _steps(diff)
+    if diff.movers:
+        yield mover_table(
+            [mover._replace(locator=ending("", mover.locator, _PLACE)) for mover in diff.movers[:SHOWN]]
+        )
+    rows = [[row[name] for name in MOVES] for row in diff.splits]
+    yield _table("splits", MOVES, rows, limit=24)
+    for name in ("balance", "conflicts", "left_out"):
+        yield _counts(name.replace("_", " "), getattr(diff, name))
+    yield _drifts(diff)
+
+
+def _vocabulary(diff: DatasetDiff) -> Iterator[str]:
+    found = diff.vocabulary
+    for word, names in (
+        ("added", found.added),
+        ("removed", found.removed),
+        ("renamed", [f"{old} → {new}" for old, new in found.renamed]),
+        ("with another id", [f"{name} ({old} → {new})" for name, old, new in found.moved]),
+    ):
+        if names:
+            yield from listed(f"actions {word}: ", list(names), "more", lines=2)
+
+
+def _steps(diff: DatasetDiff) -> str:
+    if not diff.steps:
+        return ""
+    header = ("column", "steps", "episodes", "mean |Δ|")
+    rows = [(change.column, change.steps, change.episodes, change.mean_difference) for change in diff.steps]
+    lines = [table(header, rows)]
+    lines += [_example(change) for change in diff.steps]
+    if diff.tau is not None:
+        lines.append(f"ranking of shared episodes by return: Kendall τ {diff.tau:.3f}")
+    terms = [(term.term, term.mean_a, term.mean_b) for term in diff.terms]
+    block = "\n".join(["steps that differ, and the largest (or first) difference of each column", *lines])
+    return (
+        block + ("\n\n" + _table("", ("term, mean per episode", "A", "B"), terms)).rstrip()
+        if terms
+        else block
+    )
+
+
+def _example(change: StepChange) -> str:
+    place, before, after = change.largest[0]
+    moved = fit(f": {before} → {after}", width=_MOVED)
+    return ending(f"  {change.column} ", place, WIDTH - len(moved)) + moved
+
+
+def _counts(title: str, rows: Sequence[dict[str, Any]]) -> str:
+    if not rows:
+        return ""
+    shown = [
+        [f"{value[0]:,} → {value[1]:,}" if isinstance(value, list) else value for value in row.values()]
+        for row in rows
+    ]
+    return _table(title, tuple(rows[0]), shown)
+
+
+def _drifts(diff: DatasetDiff) -> str:
+    telling = [item for item in diff.drifts if item.level != "stable"]
+    stable = len(diff.drifts) - len(telling)
+    rows = [(item.of, item.psi, item.noise, item.level, item.count_a, item.count_b) for item in telling]
+    title = f"drift (PSI; from {MODERATE:g} moderate, from {LARGE:g} large, unless chance gives as much): {stable} stable"
+    told = _table(title, ("distribution", "PSI", "by chance up to", "", "n in A", "n in B"), rows, limit=40)
+    return told or title
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], limit: int = 60) -> str:
+    if not rows:
+        return ""
+    more = [f"… and {len(rows) - SHOWN:,} more (--json lists all)"] if len(rows) > SHOWN else []
+    return "\n".join([*([title] if title else []), table(header, rows[:SHOWN], limit=limit), *more])
