@@ -95,13 +95,14 @@ def values(arrays: SplitArrays, vocabulary: Vocabulary) -> Iterator[Problem]:
     yield from _steps(arrays, unlikely, "not in (0, 1], yet it happened", "propensities")
     outside = (arrays.actions < 0) | (arrays.actions >= vocabulary.size)
     yield from _steps(arrays, outside, f"not an id from 0 to {vocabulary.size - 1}", "actions")
-    allowed = arrays.masks[arrays.observation_rows, np.where(outside, 0, arrays.actions)]
+    allowed = _allowed(arrays, np.where(outside, 0, arrays.actions))
     forbidden = ~allowed & ~outside & (arrays.actions != vocabulary.invalid)
     yield from _steps(arrays, forbidden, "forbidden by its mask, yet not `<invalid>`", "actions")
     yield from _rows(~np.isin(arrays.success, (-1, 0, 1)), "not 1, 0 or -1", "success")
-    yield from _rows(_not_finite(arrays.observations), "not finite", "observations")
-    yield from _rows(arrays.masks[:, vocabulary.invalid], "allows `<invalid>`", "masks")
-    yield from _rows(np.count_nonzero(arrays.masks, axis=1) == 0, "allows nothing", "masks")
+    yield from _rows(not_finite(arrays.observations), "not finite", "observations")
+    invalid, empty = _faulty(arrays.masks, vocabulary)
+    yield from _rows(invalid, "allows `<invalid>`", "masks")
+    yield from _rows(empty, "allows nothing", "masks")
 
 
 def _steps(arrays: SplitArrays, bad: NDArray[Any], what: str, field: str) -> Iterator[Problem]:
@@ -116,7 +117,26 @@ def _rows(bad: NDArray[Any], what: str, field: str) -> Iterator[Problem]:
         yield Problem(f"{what}: {count} rows, first {int(np.argmax(bad))}", field=field)
 
 
-def _not_finite(rows: NDArray[Any]) -> NDArray[Any]:
+def _faulty(masks: NDArray[Any], vocabulary: Vocabulary) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which masks allow `<invalid>` and which allow nothing, in chunks: masks need not fit into memory."""
+    invalid, empty = np.zeros(len(masks), bool), np.zeros(len(masks), bool)
+    for start in range(0, len(masks), _CHUNK):
+        here = slice(start, start + _CHUNK)
+        chunk = masks[here]
+        invalid[here], empty[here] = chunk[:, vocabulary.invalid], np.count_nonzero(chunk, axis=1) == 0
+    return invalid, empty
+
+
+def _allowed(arrays: SplitArrays, actions: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each step's mask allows what was done, in chunks."""
+    found = np.zeros(arrays.size, bool)
+    for start in range(0, arrays.size, _CHUNK):
+        here = slice(start, start + _CHUNK)
+        found[here] = arrays.masks[arrays.observation_rows[here], actions[here]]
+    return found
+
+
+def not_finite(rows: NDArray[Any]) -> NDArray[Any]:
     """Which rows hold NaN or infinity, in chunks that fit the cache."""
     chunks = (rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK))
     return np.concatenate([np.zeros(0, bool), *(~np.isfinite(chunk).all(axis=1) for chunk in chunks)])

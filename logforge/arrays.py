@@ -6,7 +6,7 @@ episode, the one after its last step: the observation of transition k in episode
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from logforge import array_rules
 from logforge.array_rules import ARRAYS
-from logforge.schemas.errors import CheckFailed, Problem
+from logforge.schemas.errors import CheckFailed, Problem, UsageError
 from logforge.schemas.manifest import SplitSummary, Vocabulary
+from logforge.shard_rows import gather
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +27,8 @@ Array = NDArray[Any]
 
 
 class Batch(NamedTuple):
-    """Some transitions, as numpy arrays or as torch tensors. `indices` says which."""
+    """Some transitions, as numpy arrays or as torch tensors. `indices` says which, `intervals` how many steps later the
+    next observation was made."""
 
     observations: Any
     actions: Any
@@ -37,6 +39,7 @@ class Batch(NamedTuple):
     next_masks: Any
     returns: Any
     weights: Any
+    intervals: Any
     indices: Any
 
 
@@ -135,32 +138,86 @@ class SplitArrays:
             success=None if self.success[index] < 0 else bool(self.success[index]),
         )
 
-    def batch(self, indices: Array) -> Batch:
-        """Copies of these transitions."""
-        rows = self.observation_rows[indices]
+    def only(self, kept: NDArray[np.bool_]) -> SplitArrays:
+        """The arrays of the episodes that are kept (one truth value each), in their order."""
+        steps = np.repeat(kept, np.diff(self.episode_offsets))
+        rows = np.repeat(kept, np.diff(self.observation_offsets))
+        chosen = {"N": steps, "E": kept, "N+E": rows}
+        arrays = {
+            name: getattr(self, name)[chosen[spec.shape.split(", ")[0]]]
+            for name, spec in ARRAYS.items()
+            if spec.shape != "E+1"
+        }
+        arrays["groups"] = np.unique(arrays["groups"], return_inverse=True)[1].astype(np.int32)
+        lengths = np.diff(self.episode_offsets)[kept]
+        for name, size in (("episode_offsets", lengths), ("observation_offsets", lengths + 1)):
+            arrays[name] = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+        return SplitArrays(**arrays)
+
+    def steps_ahead(self, indices: Array, n_step: int) -> Array:
+        """How far `n_step` steps lead from these transitions: no further than their episodes' ends."""
+        if n_step == 1:
+            return np.ones(len(indices), np.int64)
+        found: Array = np.minimum(n_step, self.episode_offsets[self.episode_index[indices] + 1] - indices)
+        return found
+
+    def rewards_ahead(self, indices: Array, intervals: Array, gamma: float) -> Array:
+        """The discounted sum of the rewards of so many steps from these transitions on."""
+        if not len(intervals) or intervals.max() == 1:
+            return self.rewards[indices]
+        steps = np.arange(intervals.max())
+        places = np.minimum(indices[:, None] + steps, self.size - 1)
+        found = self.rewards[places] * (steps < intervals[:, None]) * gamma**steps
+        return np.asarray(found.sum(axis=1), np.float32)
+
+    def batch(
+        self,
+        indices: Array,
+        *,
+        n_step: int = 1,
+        gamma: float | None = None,
+        empty: Callable[[tuple[int, ...], Any], Array] = np.empty,
+    ) -> Batch:
+        """Copies of these transitions, float32 observations [B, D] and masks [B, A] among them.
+
+        With `n_step`, rewards are discounted sums (by `gamma`) over so many steps or fewer, `intervals` says over how many,
+        and what comes next is that much later. `empty` makes the arrays that observations and masks are copied into.
+        """
+        if n_step < 1 or (n_step > 1 and gamma is None):
+            raise UsageError(f"{n_step} steps ahead", "give n_step from 1 up, and gamma where it is above 1")
+        rows, ahead = self.observation_rows[indices], self.steps_ahead(indices, n_step)
+
+        def copied(array: Array, wanted: Array) -> Array:
+            return gather(array, wanted, empty((len(wanted), *array.shape[1:]), array.dtype))
+
         return Batch(
-            observations=self.observations[rows],
+            observations=copied(self.observations, rows),
             actions=self.actions[indices],
-            rewards=self.rewards[indices],
-            next_observations=self.observations[rows + 1],
-            terminals=self.terminals[indices],
-            masks=self.masks[rows],
-            next_masks=self.masks[rows + 1],
+            rewards=self.rewards_ahead(indices, ahead, gamma or 0.0),
+            next_observations=copied(self.observations, rows + ahead),
+            terminals=self.terminals[indices + ahead - 1],
+            masks=copied(self.masks, rows),
+            next_masks=copied(self.masks, rows + ahead),
             returns=self.returns[indices],
             weights=self.weights[indices],
+            intervals=ahead,
             indices=indices,
         )
 
     def torch_batches(
-        self, batch_size: int, seed: int, device: str | torch.device = "cpu"
+        self,
+        batch_size: int,
+        seed: int,
+        device: str | torch.device | None = None,
+        *,
+        pin: bool | None = None,
+        n_step: int = 1,
+        gamma: float | None = None,
     ) -> Iterator[Batch]:
-        """One pass over all transitions in an order set by the seed, as torch tensors; the last batch may be smaller."""
-        import torch
+        """One pass over all transitions in an order set by the seed, as torch tensors: see logforge/torch_batches.py."""
+        from logforge.torch_batches import torch_batches
 
-        order = np.random.default_rng(seed).permutation(self.size)
-        for start in range(0, self.size, batch_size):
-            batch = self.batch(order[start : start + batch_size])
-            yield Batch(*(torch.from_numpy(part).to(device) for part in batch))
+        return torch_batches(self, batch_size, seed, device, pin=pin, n_step=n_step, gamma=gamma)
 
     def summary(self) -> SplitSummary:
         """The counts the manifest keeps."""

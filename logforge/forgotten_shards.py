@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
 
-from logforge.array_rules import ARRAYS
-from logforge.arrays import SplitArrays
+from logforge.conflict_near import THRESHOLD, near_states
+from logforge.conflict_rows import comparable, decisions_of
 from logforge.conflicts import find_conflicts
+from logforge.curriculum import STAGES_FILE, without
 from logforge.forget_report import DatasetLoss
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import Manifest, SourceRef
-from logforge.shards import MANIFEST, SPLITS, Shard, load_shards, read_manifest, write_dataset
+from logforge.shard_files import PART_BYTES
+from logforge.shards import MANIFEST, SPLITS, load_shards, read_manifest, write_dataset
 from logforge.store import Store
 
 _REMEDY = "build it again, or delete its folder, and then forget"
@@ -65,24 +66,35 @@ def _drop(store: Store, item: DatasetLoss, episodes: Collection[str]) -> None:
     gone = pl.col("episode_id").is_in(list(episodes)) | parent.is_in(list(episodes)).fill_null(False)
     ids = rows.filter(gone)["episode_id"].unique()
     left = rows.filter(~gone)
-    _replace_rows(store, item.name, ids.to_list(), left)
+    _replace_rows(store, item.name, ids.to_list())
     folder = store.path.parent / item.path
     if not (folder / MANIFEST).is_file():
+        _replace_conflicts(store, item.name, left, None)
         return
     manifest = read_manifest(folder)
     if manifest.hash == item.hash:  # else a killed run has rewritten it
         manifest = _rewrite(store, folder, manifest, rows, left)
+    _replace_conflicts(store, item.name, left, folder)
     store.con.execute("UPDATE datasets SET hash = ? WHERE dataset = ?", [manifest.hash, item.name])
 
 
-def _replace_rows(store: Store, name: str, ids: list[str], left: pl.DataFrame) -> None:
+def _replace_rows(store: Store, name: str, ids: list[str]) -> None:
     """The store's rows of a dataset without some episodes."""
-    for table in ("transitions", "splits", "quarantine"):
+    for table in ("transitions", "splits", "difficulty", "quarantine"):
         store.con.execute(
             f"DELETE FROM {table} WHERE dataset = ? AND episode_id IN (SELECT unnest(?))", [name, ids]
         )
+
+
+def _replace_conflicts(store: Store, name: str, left: pl.DataFrame, folder: Path | None) -> None:
+    """The conflicts among what is left; near states are told by the shards' observations, without them by nothing."""
     ((config,),) = store.con.sql("SELECT config FROM datasets WHERE dataset = ?", params=[name]).fetchall()
-    conflicts = find_conflicts(left, json.loads(config)["epsilon"])
+    settings, near = json.loads(config), None
+    if folder is not None:
+        shards = {split: load_shards(folder, split) for split in SPLITS}
+        layout = read_manifest(folder).layout
+        near = near_states(left, shards, layout, settings.get("near_threshold", THRESHOLD))
+    conflicts = find_conflicts(comparable(left, decisions_of(store.con), near), settings["epsilon"])
     store.con.execute("DELETE FROM conflicts WHERE dataset = ?", [name])
     store.insert("conflicts", conflicts.with_columns(dataset=pl.lit(name)))
 
@@ -92,13 +104,14 @@ def _rewrite(
 ) -> Manifest:
     """Write the dataset's folder again with the episodes that are left."""
     kept = set(left["episode_id"])
-    splits = {}
+    splits, stays = {}, {}
     for split in SPLITS:
         shard = load_shards(folder, split)
         ids = rows.filter(pl.col("split") == split)["episode_id"].unique(maintain_order=True).to_list()
         if len(ids) != shard.episode_count:
             raise Mismatch(f"{folder}: episodes of {split!r}", len(ids), shard.episode_count, _REMEDY)
-        splits[split] = without(shard, np.array([name in kept for name in ids], np.bool_))
+        stays[split] = np.array([name in kept for name in ids], np.bool_)
+        splits[split] = shard.only(stays[split])
     before = sum(summary.episodes for summary in manifest.splits.values())
     after = sum(arrays.episode_count for arrays in splits.values())
     changed = msgspec.structs.replace(
@@ -111,7 +124,9 @@ def _rewrite(
     extra = {
         name: (folder / name).read_bytes() for name in manifest.checksums if name.split("/")[0] not in SPLITS
     }
-    return write_dataset(folder, splits, changed, extra)
+    if STAGES_FILE in extra:
+        extra[STAGES_FILE] = without(extra[STAGES_FILE], stays)
+    return write_dataset(folder, splits, changed, extra, manifest.config.get("part_bytes", PART_BYTES))
 
 
 def _sources(store: Store, kept: set[str], manifest: Manifest) -> tuple[SourceRef, ...]:
@@ -122,20 +137,3 @@ def _sources(store: Store, kept: set[str], manifest: Manifest) -> tuple[SourceRe
         hashes["used" if name in kept else "other"].add(sha256)
     gone = hashes["other"] - hashes["used"]
     return tuple(source for source in manifest.sources if source.sha256 not in gone)
-
-
-def without(shard: Shard, kept: np.ndarray[Any, np.dtype[np.bool_]]) -> SplitArrays:
-    """The arrays of the episodes that are kept."""
-    steps = np.repeat(kept, np.diff(shard.episode_offsets))
-    rows = np.repeat(kept, np.diff(shard.observation_offsets))
-    chosen = {"N": steps, "E": kept, "N+E": rows}
-    arrays = {
-        name: getattr(shard, name)[chosen[spec.shape.split(", ")[0]]]
-        for name, spec in ARRAYS.items()
-        if spec.shape != "E+1"
-    }
-    arrays["groups"] = np.unique(arrays["groups"], return_inverse=True)[1].astype(np.int32)
-    lengths = np.diff(shard.episode_offsets)[kept]
-    for name, size in (("episode_offsets", lengths), ("observation_offsets", lengths + 1)):
-        arrays[name] = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    return SplitArrays(**arrays)

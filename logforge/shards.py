@@ -1,19 +1,23 @@
-"""Dataset folders: written whole or not at all, read memory-mapped, every file held against its checksum."""
+"""Dataset folders read memory-mapped, every file held against its checksum; shard_writer.py writes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xxhash
 
 from logforge.array_rules import ARRAYS
-from logforge.arrays import Array, Batch, EpisodeArrays, SplitArrays
-from logforge.atomic import refuse_foreign, replaced_folder
-from logforge.schemas.errors import CheckFailed, InputError, Mismatch, UnknownName, UsageError
-from logforge.schemas.manifest import Manifest
+from logforge.arrays import Batch, EpisodeArrays, SplitArrays
+from logforge.schemas.errors import CheckFailed, Mismatch, UnknownName, UsageError
+from logforge.schemas.manifest import DataContract, Manifest
+from logforge.shard_files import checksum, files_of, map_rows
+from logforge.shard_writer import MANIFEST, SPLITS, ShardWriter, write_dataset
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "ARRAYS",
@@ -22,6 +26,7 @@ __all__ = [
     "Batch",
     "EpisodeArrays",
     "Shard",
+    "ShardWriter",
     "SplitArrays",
     "check_files",
     "load_shards",
@@ -29,16 +34,15 @@ __all__ = [
     "write_dataset",
 ]
 
-MANIFEST = "manifest.json"
-SPLITS = ("train", "validation", "test")
-_BLOCK = 1 << 22
 _AGAIN = "build the dataset again"
-_TAKEN = [(), (MANIFEST,), *((split,) for split in SPLITS)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Shard(SplitArrays):
-    """One split of a dataset on disk: its arrays, memory-mapped and read-only, with the manifest they belong to."""
+    """One split of a dataset on disk: its arrays, memory-mapped and read-only, with the manifest they belong to.
+
+    Observations that lie in several files, or as float16, are indexed like one float32 array (shard_rows.py).
+    """
 
     manifest: Manifest
     path: Path
@@ -48,49 +52,43 @@ class Shard(SplitArrays):
         """Look at every value; raise CheckFailed with all that is wrong."""
         self.check(self.manifest.vocabulary, self.manifest.observation_size, self.split)
 
+    def torch_batches(
+        self,
+        batch_size: int,
+        seed: int,
+        device: str | torch.device | None = None,
+        *,
+        pin: bool | None = None,
+        n_step: int = 1,
+        gamma: float | None = None,
+    ) -> Iterator[Batch]:
+        """The same as of arrays in memory, with the manifest's γ where none is given."""
+        discount = self.manifest.gamma if gamma is None else gamma
+        return super().torch_batches(batch_size, seed, device, pin=pin, n_step=n_step, gamma=discount)
 
-def write_dataset(
-    folder: str | Path,
-    splits: Mapping[str, SplitArrays],
-    manifest: Manifest,
-    extra: Mapping[str, bytes] | None = None,
-) -> Manifest:
-    """Write a dataset in place of the one that is there, and return its manifest with counts, checksums and hash.
 
-    `extra` gives the bytes of other files of the folder, by name. A folder that holds something other than a dataset
-    is refused; all files of the dataset that is replaced are deleted.
+def load_shards(
+    path: str | Path, split: str = "train", *, verify: bool = True, like: DataContract | None = None
+) -> Shard:
+    """One split of a dataset. `verify` holds every file against its checksum, reading it once.
+
+    `like` is the manifest, or the card of a policy, that the reader was made for: a dataset with another vocabulary,
+    feature layout or encoder is refused (Mismatch), as is every other schema version.
     """
-    target = Path(folder)
-    refuse_foreign(target, MANIFEST, "a dataset")
-    for name in splits:
-        if name not in SPLITS:
-            raise UnknownName("split", name, SPLITS)
-    for name, arrays in splits.items():
-        arrays.check(manifest.vocabulary, manifest.observation_size, name)
-    with replaced_folder(target) as fresh:
-        for name, arrays in splits.items():
-            _write_arrays(fresh / name, arrays)
-        for name, data in (extra or {}).items():
-            _inside(fresh, name).write_bytes(data)
-        sealed = manifest.sealed(
-            {name: arrays.summary() for name, arrays in splits.items()},
-            _return_range(splits.get("train")),
-            {path.relative_to(fresh).as_posix(): checksum(path) for path in _files(fresh)},
-        )
-        (fresh / MANIFEST).write_text(sealed.to_json(), encoding="utf-8")
-    return sealed
-
-
-def load_shards(path: str | Path, split: str = "train", *, verify: bool = True) -> Shard:
-    """One split of a dataset. `verify` holds every file against its checksum, reading it once."""
     folder = Path(path)
     manifest = read_manifest(folder)
+    if like is not None:
+        manifest.refuse_unlike(like, str(folder))
     if split not in manifest.splits:
         raise UnknownName("split", split, list(manifest.splits))
-    files = {name: f"{split}/{name}.npy" for name in ARRAYS}
+    files = {name: files_of(f"{split}/{name}", manifest.checksums) for name in ARRAYS}
     if verify:
-        check_files(folder, manifest, files.values())
-    arrays = {name: _map(folder, file) for name, file in files.items()}
+        check_files(folder, manifest, [file for found in files.values() for file in found])
+    stored = {"observations": manifest.observation_dtype}
+    arrays = {
+        name: map_rows(folder, files[name], np.dtype(spec.dtype), stored.get(name, spec.dtype))
+        for name, spec in ARRAYS.items()
+    }
     shard = Shard(**arrays, manifest=manifest, path=folder, split=split)
     problems = shard.shape_problems(manifest.vocabulary, manifest.observation_size)
     if problems:
@@ -116,50 +114,3 @@ def check_files(folder: str | Path, manifest: Manifest, names: Iterable[str] | N
         if found != manifest.checksums.get(name):
             expected = manifest.checksums.get(name, "no such file")
             raise Mismatch(f"{file}: checksum", expected, found, _AGAIN)
-
-
-def checksum(file: Path) -> str:
-    """xxh3-128 of a file's bytes: it finds damage, at the speed of memory; it is no seal against a forger."""
-    state = xxhash.xxh3_128()
-    with file.open("rb", buffering=0) as stream:
-        while block := stream.read(_BLOCK):
-            state.update(block)
-    return state.hexdigest()
-
-
-def _write_arrays(folder: Path, arrays: SplitArrays) -> None:
-    folder.mkdir()
-    for name, spec in ARRAYS.items():
-        # One byte order and one memory order: equal arrays must give equal files.
-        array = np.ascontiguousarray(getattr(arrays, name), np.dtype(spec.dtype).newbyteorder("<"))
-        np.save(folder / f"{name}.npy", array, allow_pickle=False)
-
-
-def _map(folder: Path, name: str) -> Array:
-    try:
-        # A plain view of the map: slicing np.memmap itself costs several times as much.
-        array: Array = np.load(folder / name, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-        return array
-    except FileNotFoundError:
-        raise Mismatch(f"{folder / name}: file", "one", "none", _AGAIN) from None
-    except (ValueError, EOFError) as error:
-        raise InputError(str(folder / name), f"not an array: {error}", remedy=_AGAIN) from error
-
-
-def _inside(folder: Path, name: str) -> Path:
-    place = PurePosixPath(name)
-    if place.is_absolute() or ".." in place.parts or place.parts[:1] in _TAKEN:
-        raise UsageError(f"{name!r} is no place for an extra file of a dataset", "give a plain file name")
-    file = folder / place
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return file
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def _return_range(train: SplitArrays | None) -> tuple[float, float] | None:
-    if train is None or not train.size:
-        return None
-    return float(train.returns.min()), float(train.returns.max())

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
 from logforge.schemas.episode import CLARIFY, RESPOND
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, Problem, UnknownName
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _AGAIN = "build the dataset again"
 INVALID: Final = "<invalid>"
 """The id of every logged action outside its mask (a hallucinated tool); no policy may choose it."""
@@ -111,10 +111,30 @@ class SplitSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     successes: int
 
 
+ObservationDtype = Literal["float32", "float16"]
+
+
+class DataContract(Protocol):
+    """What whoever was made for a dataset holds of it: manifests and the cards of policies."""
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The action vocabulary."""
+
+    @property
+    def layout(self) -> tuple[FeatureSlice, ...]:
+        """The blocks of an observation."""
+
+    @property
+    def encoder(self) -> EncoderRef | None:
+        """What made vectors of texts."""
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """All a reader of the shards has to know. The last six fields are the writer's: `sealed` fills them.
 
-    `forgotten` counts the episodes that were taken out since the build, and `replaces` is the hash that it had before.
+    `observation_dtype` is how observations are stored (they are read as float32), and `licences` those of the sources, by
+    format, as far as the build was told. `forgotten` counts the episodes that were taken out since the build, and `replaces` is the hash that it had before.
     """
 
     dataset: str
@@ -130,6 +150,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     mask_kinds: dict[str, int] = {}
     seed: int = 0
     packages: dict[str, str] = {}
+    observation_dtype: ObservationDtype = "float32"
+    licences: dict[str, str] = {}
     forgotten: int = 0
     replaces: str = ""
     schema_version: int = SCHEMA_VERSION
@@ -174,6 +196,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             checksums=dict(checksums),
         )
         return msgspec.structs.replace(filled, hash=filled.content_hash())
+
+    def refuse_unlike(self, expected: DataContract, path: str) -> None:
+        """Raise Mismatch where the actions, the feature layout or the encoder are not the expected ones."""
+        for what, asked, found in (
+            ("action vocabulary", list(expected.actions), list(self.actions)),
+            ("feature layout", _places(expected.layout), _places(self.layout)),
+            ("encoder", _named(expected.encoder), _named(self.encoder)),
+        ):
+            if asked != found:
+                remedy = "build it with the same settings, and with --vocabulary the other's folder"
+                raise Mismatch(f"{path}: {what}", asked, found, remedy)
 
     def content_hash(self) -> str:
         """Hash over files, config, vocabulary, layout, encoder and reward: the dataset's identity, whatever its name."""
@@ -223,6 +256,16 @@ class _Versioned(msgspec.Struct):
     schema_version: int
 
 
+def manifest_schema() -> dict[str, Any]:
+    """The JSON schema of a sealed manifest, for readers in any language."""
+    found = msgspec.json.schema(Manifest)
+    body = found["$defs"]["Manifest"]
+    body["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    body["properties"]["hash"] = body["properties"]["config_hash"] = {"type": "string", "minLength": 1}
+    body["required"] = sorted({*body["required"], "schema_version", "checksums", "hash"})
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+
+
 def digest(value: object) -> str:
     """Hash of a JSON value, whatever the order of its keys."""
     return hashlib.blake2b(_text(value).encode(), digest_size=16).hexdigest()
@@ -243,6 +286,16 @@ def _layout_problems(layout: tuple[FeatureSlice, ...], size: int) -> Iterator[Pr
         end = part.stop
     if end != size or size < 1:
         yield Problem(f"it is {size}, the layout ends at {end}", field="observation_size")
+
+
+def _places(layout: tuple[FeatureSlice, ...]) -> list[str]:
+    return [f"{part.name} {part.start}:{part.stop}" for part in layout]
+
+
+def _named(encoder: EncoderRef | None) -> str:
+    if encoder is None:
+        return "none"
+    return f"{encoder.name} {encoder.revision}, {encoder.dim} numbers, reduced to {encoder.reduced_dim}"
 
 
 def _repeated(names: tuple[str, ...]) -> list[str]:

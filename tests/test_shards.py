@@ -158,7 +158,7 @@ def test_same_arrays_same_bytes(tmp_path, arrays):
     write_dataset(tmp_path / "one", {"train": arrays}, manifest(), {"encoder/pca.npz": b"pca"})
     write_dataset(tmp_path / "deep" / "two", {"train": strided}, manifest(), {"encoder/pca.npz": b"pca"})
     assert files_of(tmp_path / "one") == files_of(tmp_path / "deep" / "two")
-    assert len(files_of(tmp_path / "one")) == len(ARRAYS) + 2
+    assert len(files_of(tmp_path / "one")) == len(ARRAYS) + 3
 
 
 def test_manifest_counts_what_was_written(dataset, arrays):
@@ -170,7 +170,7 @@ def test_manifest_counts_what_was_written(dataset, arrays):
         found.splits["train"].successes,
     ) == (2, 2, 1)
     assert found.return_range == (float(arrays.returns.min()), float(arrays.returns.max()))
-    assert set(found.checksums) == set(files_of(dataset)) - {"manifest.json"}
+    assert set(found.checksums) == set(files_of(dataset)) - {"manifest.json", "README.md"}
 
 
 def test_shards_are_memory_mapped_and_read_only(dataset):
@@ -242,7 +242,7 @@ def test_pickled_arrays_are_never_loaded(dataset):
 def test_inconsistent_arrays_are_not_written(tmp_path, arrays):
     with pytest.raises(CheckFailed, match="'train' are not consistent"):
         write_dataset(tmp_path / "made", {"train": altered(arrays, "rewards", 0, np.nan)}, manifest())
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [".made.lock"]
 
 
 # replacing
@@ -314,7 +314,7 @@ import os, sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from made_arrays import make, manifest
-from logforge import atomic, shards
+from logforge import atomic, shard_files, shards
 point, exchange = {point!r}, {exchange!r}
 if not exchange:
     atomic._exchange = lambda one, other: False
@@ -326,7 +326,7 @@ def rename(self, target):
     return real(self, target)
 Path.rename = rename
 if point == "arrays":
-    shards._write_arrays = lambda folder, arrays: (folder.mkdir(), os._exit(9))
+    shard_files.ArrayWriter.append = lambda *given: os._exit(9)
 if point == "swap":
     atomic._swap = lambda *paths: os._exit(9)
 shards.write_dataset({folder!r}, {{"train": make([(1, True)])}}, manifest())
