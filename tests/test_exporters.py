@@ -167,7 +167,7 @@ def test_nothing_is_said_on_stdout(dataset, capfd):
 
 
 def test_hdf5_round_trip_keeps_transitions_and_action_size(dataset, tmp_path):
-    file = export(dataset, "d3rlpy", tmp_path / "out" / "train.h5")
+    file = export(dataset, "d3rlpy", tmp_path / "out" / "train.h5").path
     assert (tmp_path / "out" / "train.manifest.json").read_bytes() == (dataset / "manifest.json").read_bytes()
     loaded = load_mdp_dataset(file)
     assert_complete(loaded, make(KINDS))
@@ -181,13 +181,16 @@ def test_hdf5_round_trip_keeps_transitions_and_action_size(dataset, tmp_path):
 
 
 def test_splits_are_chosen_by_name(dataset, tmp_path):
-    assert load_mdp_dataset(export(dataset, "d3rlpy", tmp_path / "t.h5", split="test")).transition_count == 2
+    assert (
+        load_mdp_dataset(export(dataset, "d3rlpy", tmp_path / "t.h5", split="test").path).transition_count
+        == 2
+    )
     with pytest.raises(UnknownName, match="valid: test, train"):
         export(dataset, "d3rlpy", tmp_path / "v.h5", split="validation")
 
 
 def test_unknown_formats_list_the_known_ones(dataset, tmp_path):
-    with pytest.raises(UnknownName, match="valid: d3rlpy, parquet"):
+    with pytest.raises(UnknownName, match="valid: d3rlpy, minari, parquet"):
         export(dataset, "hdf6", tmp_path / "x")
 
 
@@ -208,7 +211,7 @@ def test_damaged_datasets_are_not_exported(dataset, tmp_path):
 
 
 def test_a_file_beside_another_datasets_manifest_is_refused(dataset, tmp_path):
-    file = export(dataset, "d3rlpy", tmp_path / "train.h5")
+    file = export(dataset, "d3rlpy", tmp_path / "train.h5").path
     other = write_dataset(tmp_path / "other", {"train": make(KINDS, seed=1)}, manifest())
     (tmp_path / "train.manifest.json").write_text(other.to_json())
     with pytest.raises(Mismatch, match="dataset"):
@@ -219,14 +222,14 @@ def test_a_file_beside_another_datasets_manifest_is_refused(dataset, tmp_path):
 
 
 def test_files_that_are_no_export_are_refused(dataset, tmp_path):
-    file = export(dataset, "d3rlpy", tmp_path / "train.h5")
+    file = export(dataset, "d3rlpy", tmp_path / "train.h5").path
     file.write_bytes(b"no HDF5")
     with pytest.raises(InputError, match=r"train\.h5"):
         load_mdp_dataset(file)
 
 
 def test_parquet_has_a_row_per_transition(dataset, tmp_path):
-    table = pq.read_table(export(dataset, "parquet", tmp_path / "train.parquet"))
+    table = pq.read_table(export(dataset, "parquet", tmp_path / "train.parquet").path)
     shard = load_shards(dataset)
     assert table.num_rows == shard.size
     assert np.array_equal(
@@ -245,20 +248,20 @@ def test_parquet_has_a_row_per_transition(dataset, tmp_path):
 
 
 def test_parquet_over_many_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr("logforge.exporters._ROWS", 3)
+    monkeypatch.setattr("logforge.exports.rows.GROUP", 3)
     write_dataset(tmp_path / "made", {"train": make(KINDS)}, manifest())
-    table = pq.read_table(export(tmp_path / "made", "parquet", tmp_path / "t.parquet"))
+    table = pq.read_table(export(tmp_path / "made", "parquet", tmp_path / "t.parquet").path)
     assert np.array_equal(table["reward"].to_numpy(), make(KINDS).rewards)
 
 
 def test_exports_replace_earlier_ones_whole(dataset, tmp_path):
-    first = export(dataset, "parquet", tmp_path / "x.parquet").read_bytes()
-    assert export(dataset, "parquet", tmp_path / "x.parquet").read_bytes() == first
+    first = export(dataset, "parquet", tmp_path / "x.parquet").path.read_bytes()
+    assert export(dataset, "parquet", tmp_path / "x.parquet").path.read_bytes() == first
     assert {path.name for path in tmp_path.iterdir()} == {"made", ".made.lock", "x.parquet"}
 
 
 def test_a_failed_export_leaves_the_earlier_one(dataset, tmp_path, monkeypatch):
-    before = export(dataset, "parquet", tmp_path / "x.parquet").read_bytes()
+    before = export(dataset, "parquet", tmp_path / "x.parquet").path.read_bytes()
     monkeypatch.setattr(
         "logforge.atomic.sync", lambda path: (_ for _ in ()).throw(OSError(28, "No space left"))
     )
