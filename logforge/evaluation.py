@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge import ope
+from logforge.curriculum import StageOutcome, stage_outcomes
 from logforge.ope import Estimate, Fitted
 from logforge.policy import PolicyBundle, load_policy
 from logforge.progress import Tick
@@ -95,6 +96,8 @@ class EvaluationReport:
     verdict: Verdict
     caveats: tuple[str, ...]
     settings: dict[str, Any]
+    stages: tuple[StageOutcome, ...] = ()
+    """The logged outcomes by stage, where the dataset has a curriculum."""
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON data; what has no number is null, with its reason."""
@@ -109,6 +112,7 @@ class EvaluationReport:
             "verdict": verdict,
             "caveats": list(self.caveats),
             "settings": self.settings,
+            "stages": [stage._asdict() for stage in self.stages],
         }
 
     def render(self) -> str:
@@ -123,6 +127,11 @@ class EvaluationReport:
             if row.match.reason and row.policy != LOGGED:
                 lines += _wrapped(f"— action match of {row.policy}: {row.match.reason}")
         lines += _wrapped(f"verdict: {self.verdict.text}")
+        for stage in self.stages:
+            success = "—" if stage.success is None else f"{stage.success:.0%}"
+            lines.append(
+                f"stage {stage.stage}: {stage.episodes} episodes, logged success {success} of {stage.known} known"
+            )
         lines += [line for caveat in self.caveats for line in _wrapped(f"caveat: {caveat}")]
         return "\n".join(lines)
 
@@ -151,7 +160,9 @@ def evaluate(
         raise UsageError(wrong, f"give at least 2 and {MIN_UPDATES}")
     run = read_run(Path(run_path))
     held, train = run_data(run, dataset_path, split)
-    policies = {name: load_policy(Path(run_path) / name) for name in run["policies"]}
+    first = run["config"]["seed"]
+    names = [name for name, facts in run["policies"].items() if facts["seed"] == first]
+    policies = {name: load_policy(Path(run_path) / name) for name in names}
     for policy in policies.values():
         policy.check(held.manifest)
     choices = {name: policy.act(held.observations, held.masks) for name, policy in policies.items()}
@@ -175,6 +186,7 @@ def evaluate(
         verdict=verdict,
         caveats=tuple(_caveats(run, held, train, rows, split)),
         settings={"members": members, "updates": updates, "seed": seed, "gamma": held.manifest.gamma},
+        stages=stage_outcomes(held),
     )
 
 

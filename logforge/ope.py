@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logforge.arrays import SplitArrays
+from logforge.networks import forward, make_network
 from logforge.optional import need
 from logforge.progress import Tick
 from logforge.schemas.errors import Mismatch, UsageError
@@ -302,7 +302,7 @@ class _Fit:
         self.gamma, self.span, self.counts = gamma, span, counts
         self.generator = torch.Generator().manual_seed(seed)
         sizes = (held.observation_size, HIDDEN, HIDDEN, held.action_size)
-        self.online = _network(sizes, len(counts), self.generator)
+        self.online = make_network(sizes, [self.generator] * len(counts))
         self.target = [part.clone() for part in self.online]
         # Networks start near 0 and move in steps of the learning rate: they fit returns in units of their spread.
         self.centre = float(held.returns.mean())
@@ -346,7 +346,7 @@ class _Fit:
         return np.asarray(drawn.sum(axis=1) / self.counts.sum(axis=1))
 
     def _q(self, network: list[torch.Tensor], inputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-        scores = _forward(network, inputs)
+        scores = forward(network, inputs)
         if actions.dim() == 2:  # chances: what the policy's draw is worth on average
             picked = (scores * actions).sum(dim=2)
         else:
@@ -359,7 +359,7 @@ class _Fit:
 
         with torch.no_grad():
             parts = [
-                _forward(self.target, torch.from_numpy(np.array(part))).mean(dim=0)
+                forward(self.target, torch.from_numpy(np.array(part))).mean(dim=0)
                 for part in np.array_split(observations, max(1, len(observations) // 4096))
             ]
             found = (self.centre + self.scale * torch.cat(parts)).clamp(*self.span)
@@ -375,27 +375,6 @@ class _Fit:
         picked = torch.randint(size, (BATCH,), generator=self.generator)
         *parts, weights = self.rows
         return _Rows._make([*(part[picked] for part in parts), weights[:, picked]])
-
-
-def _network(sizes: tuple[int, ...], members: int, generator: torch.Generator) -> list[torch.Tensor]:
-    """Weights [members, inputs, outputs] and biases [members, 1, outputs] by turns, drawn as torch's Linear does."""
-    import torch
-
-    parts = []
-    for inputs, outputs in pairwise(sizes):
-        for shape in ((members, inputs, outputs), (members, 1, outputs)):
-            parts.append((torch.rand(shape, generator=generator) * 2 - 1) * inputs**-0.5)
-    return parts
-
-
-def _forward(network: list[torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
-    """Scores [members, rows, actions] of inputs [rows, features]."""
-    import torch
-
-    hidden = torch.einsum("nd,bdh->bnh", inputs, network[0]) + network[1]
-    for weight, bias in zip(network[2::2], network[3::2], strict=True):
-        hidden = torch.baddbmm(bias, torch.relu(hidden), weight)
-    return hidden
 
 
 def _rows(held: SplitArrays, choices: NDArray[Any], counts: IntArray) -> _Rows:

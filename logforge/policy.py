@@ -1,7 +1,7 @@
 """A trained policy as a folder that stands alone: a card, plain MLP weights, and rows that prove it loads as it was saved.
 
     runs/NAME/cql/bundle.json            what the policy is, what data it was made for, golden rows
-    runs/NAME/cql/weights.safetensors    w0, b0, w1, b1, …: layers of an MLP with relu between them
+    runs/NAME/cql/weights.safetensors    w0, b0, w1, b1, …: layers of an MLP with relu between them; behaviour.w0, … likewise
 
 Numpy is enough to run it; torch and d3rlpy are not imported here.
 """
@@ -22,10 +22,13 @@ from logforge.optional import need
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 from logforge.schemas.manifest import EncoderRef, FeatureSlice, Manifest, Vocabulary
 
-BUNDLE_VERSION: Final = 1
+BUNDLE_VERSION: Final = 2
 CARD, WEIGHTS = "bundle.json", "weights.safetensors"
 GOLDEN_TOLERANCE: Final = 1e-4
 """How far a golden score may be off (relative, and absolute near 0): float32 sums differ a little by machine."""
+
+_PARTS = ("", "behaviour.")
+"""What the names of tensors begin with: the layers that act, and those that tell the behaviour."""
 
 FloatArray = NDArray[np.float32]
 
@@ -45,7 +48,8 @@ class Golden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PolicyCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a policy is and which data it was made for. `kind` says what its scores are."""
+    """What a policy is and which data it was made for. `kind` says what its scores are; above 0, `threshold` is the share of the
+    most likely action's chance that the behaviour must have given an action for it to be taken."""
 
     algo: str
     kind: Literal["q", "logits"]
@@ -59,12 +63,21 @@ class PolicyCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     dataset_hash: str
     spec_hash: str
     golden: Golden
+    threshold: float = 0.0
     weights_hash: str = ""
     activation: Literal["relu"] = "relu"
     schema_version: int = BUNDLE_VERSION
 
     @classmethod
-    def of(cls, manifest: Manifest, *, algo: str, kind: Literal["q", "logits"], golden: Golden) -> PolicyCard:
+    def of(
+        cls,
+        manifest: Manifest,
+        *,
+        algo: str,
+        kind: Literal["q", "logits"],
+        golden: Golden,
+        threshold: float = 0.0,
+    ) -> PolicyCard:
         """The card of a policy trained on this manifest's dataset."""
         return cls(
             algo=algo,
@@ -79,18 +92,23 @@ class PolicyCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             dataset_hash=manifest.hash,
             spec_hash=manifest.spec_hash,
             golden=golden,
+            threshold=threshold,
         )
 
 
 @dataclass(frozen=True)
 class PolicyBundle:
-    """A policy that runs: its card and its layers."""
+    """A policy that runs: its card, its layers, and those that tell the behaviour, where it keeps to what was done."""
 
     card: PolicyCard
     layers: tuple[Layer, ...]
+    behaviour: tuple[Layer, ...] = ()
 
     def scores(self, observations: NDArray[Any]) -> FloatArray:
         """One score per action [B, A]: Q (CQL's, which is pessimistic and no value) or logits (cloning)."""
+        return self._run(self.layers, observations)
+
+    def _run(self, layers: tuple[Layer, ...], observations: NDArray[Any]) -> FloatArray:
         hidden = np.asarray(observations, dtype=np.float32)
         if hidden.ndim != 2 or hidden.shape[1] != self.card.observation_size:
             expected, remedy = (
@@ -98,9 +116,9 @@ class PolicyBundle:
                 "encode them with the policy's own StateBuilder",
             )
             raise Mismatch("observations", expected, list(hidden.shape), remedy)
-        for layer in self.layers[:-1]:
+        for layer in layers[:-1]:
             hidden = np.maximum(hidden @ layer.weight.T + layer.bias, 0)
-        last = self.layers[-1]
+        last = layers[-1]
         return np.asarray(hidden @ last.weight.T + last.bias, dtype=np.float32)
 
     def act(self, observations: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.int32]:
@@ -166,9 +184,10 @@ class PolicyBundle:
             raise Mismatch("golden scores", tolerance, f"off by {worst:.3g}", "train again on this machine")
 
     def _tensors(self) -> Iterator[tuple[str, FloatArray]]:
-        for place, layer in enumerate(self.layers):
-            yield f"w{place}", np.ascontiguousarray(layer.weight, dtype=np.float32)
-            yield f"b{place}", np.ascontiguousarray(layer.bias, dtype=np.float32)
+        for part, layers in zip(_PARTS, (self.layers, self.behaviour), strict=True):
+            for place, layer in enumerate(layers):
+                yield f"{part}w{place}", np.ascontiguousarray(layer.weight, dtype=np.float32)
+                yield f"{part}b{place}", np.ascontiguousarray(layer.bias, dtype=np.float32)
 
     def _masked(self, observations: NDArray[Any], masks: NDArray[Any]) -> FloatArray:
         scores = self.scores(observations)
@@ -184,7 +203,15 @@ class PolicyBundle:
             row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
             remedy = "look for NaN or infinity in the observation"
             raise UsageError(f"row {row}: the observation gives no finite scores", remedy)
+        if self.behaviour:
+            allowed &= self._supported(observations, allowed)
         return np.where(allowed, scores, np.float32(-np.inf))
+
+    def _supported(self, observations: NDArray[Any], allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """What the behaviour does often enough beside what it does most."""
+        logits = np.where(allowed, self._run(self.behaviour, observations), np.float32(-np.inf))
+        found: NDArray[np.bool_] = logits - logits.max(axis=1, keepdims=True) > np.log(self.card.threshold)
+        return found
 
 
 def load_policy(path: str | Path) -> PolicyBundle:
@@ -202,9 +229,10 @@ def load_policy(path: str | Path) -> PolicyBundle:
             _hash(data),
             "train again: the weights were altered",
         )
-    layers = _layers(need("safetensors.numpy", "train").load(data))
-    _check_shapes(layers, card, str(folder / WEIGHTS))
-    bundle = PolicyBundle(card, layers)
+    layers, behaviour = _layers(need("safetensors.numpy", "train").load(data), card.threshold > 0)
+    for part in filter(None, (layers, behaviour)):
+        _check_shapes(part, card, str(folder / WEIGHTS))
+    bundle = PolicyBundle(card, layers, behaviour)
     bundle.verify()
     return bundle
 
@@ -228,12 +256,19 @@ class _Versioned(msgspec.Struct):
     schema_version: int
 
 
-def _layers(tensors: dict[str, FloatArray]) -> tuple[Layer, ...]:
-    count = sum(name.startswith("w") for name in tensors)
-    names = {f"{kind}{place}" for kind in "wb" for place in range(count)}
-    if names != set(tensors) or not count:
+def _layers(
+    tensors: dict[str, FloatArray], with_behaviour: bool
+) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
+    counts = [sum(name.startswith(f"{part}w") for name in tensors) for part in _PARTS]
+    parts = list(zip(_PARTS, counts, strict=True))
+    names = {f"{part}{kind}{place}" for part, count in parts for kind in "wb" for place in range(count)}
+    if names != set(tensors) or [bool(count) for count in counts] != [True, with_behaviour]:
         raise Mismatch("weights", sorted(names), sorted(tensors), "train again")
-    return tuple(Layer(tensors[f"w{place}"], tensors[f"b{place}"]) for place in range(count))
+    layers, behaviour = (
+        tuple(Layer(tensors[f"{part}w{place}"], tensors[f"{part}b{place}"]) for place in range(count))
+        for part, count in parts
+    )
+    return layers, behaviour
 
 
 def _check_shapes(layers: Sequence[Layer], card: PolicyCard, path: str) -> None:

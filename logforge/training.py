@@ -1,12 +1,10 @@
-"""Training: a learner and, always beside it, behaviour cloning of all and of the successful episodes, with d3rlpy.
+"""Training: a learner and, always beside it, behaviour cloning of all and of the successful episodes.
 
 Only the train split is fitted. Validation gives metrics on the way, test is never read. A run is a folder:
 
     runs/NAME/train.json       configuration, dataset, packages, what was left out and why, wall seconds
     runs/NAME/metrics.jsonl    losses and validation metrics, ten times per policy
-    runs/NAME/{cql,bc,bc_success}/   policy bundles
-
-d3rlpy knows neither masks nor sample weights: its targets look at all actions, and masks hold when the policy acts.
+    runs/NAME/{cql,bc,bc_success}/   policy bundles of the first member; those of the others end in -SEED
 """
 
 from __future__ import annotations
@@ -14,68 +12,30 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from types import ModuleType
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logforge.arrays import SplitArrays
 from logforge.atomic import refuse_foreign, replaced_folder
-from logforge.exporters import to_mdp_dataset
-from logforge.ope import Span, one_thread, possible_returns
+from logforge.ope import Span, possible_returns
 from logforge.optional import import_d3rlpy, need
-from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard
+from logforge.policy import PolicyBundle
 from logforge.progress import Tick
 from logforge.schemas.errors import UnknownName, UsageError
 from logforge.shards import Shard, load_shards
 from logforge.tabulate import table
-
-if TYPE_CHECKING:
-    import torch
+from logforge.train_config import Point, TrainConfig
 
 RUN_FILE, METRICS_FILE = "train.json", "metrics.jsonl"
-RUN_VERSION: Final = 1
+RUN_VERSION: Final = 2
 BC, BC_SUCCESS = "bc", "bc_success"
-TARGET_UPDATE_INTERVAL: Final = 100
-"""d3rlpy's own 8,000 would never renew the target in a run of this length."""
-BC_PENALTY: Final = 0.01
-"""On large logits. Without it a clone of few episodes grows sure of what it learnt by heart (validation log-likelihood
-−5.0 against −2.4 on 27 tau-bench episodes, action match the same); d3rlpy's default of 0.5 evens all chances out."""
-_METRIC_POINTS = 10
-_GOLDEN_ROWS = 5
 _PACKAGES = ("d3rlpy", "logforge", "numpy", "safetensors", "torch")
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """The settings of a run. CQL's are the preset that was measured (docs/design.md, §9)."""
-
-    algo: str = "cql"
-    seed: int = 0
-    updates: int = 2000
-    batch_size: int = 128
-    learning_rate: float = 1e-3
-    alpha: float = 1.0
-    hidden: tuple[int, ...] = (64, 64)
-
-    def __post_init__(self) -> None:
-        if self.algo not in LEARNERS:
-            raise UnknownName("algorithm", self.algo, list(LEARNERS))
-        wrong = {
-            "updates": self.updates < 1,
-            "batch_size": self.batch_size < 1,
-            "learning_rate": not 0 < self.learning_rate < np.inf,
-            "alpha": not 0 <= self.alpha < np.inf,
-            "hidden": not self.hidden or min(self.hidden) < 1,
-            "seed": not 0 <= self.seed < 2**32,
-        }
-        for name in (name for name, bad in wrong.items() if bad):
-            raise UsageError(f"{name} = {getattr(self, name)} cannot be", "give a positive number")
 
 
 @dataclass(frozen=True)
@@ -113,19 +73,17 @@ class TrainReport:
 def train(
     dataset_path: str | Path,
     *,
-    algo: str = "cql",
     out: str | Path,
-    seed: int = 0,
-    updates: int = 2000,
-    batch_size: int = 128,
-    learning_rate: float = 1e-3,
-    alpha: float = 1.0,
-    hidden: tuple[int, ...] = (64, 64),
+    config: TrainConfig | None = None,
     progress: Tick | None = None,
+    **settings: Any,
 ) -> TrainReport:
-    """Train `algo` and both kinds of cloning on the train split; write the run's folder in place of an earlier run."""
-    config = TrainConfig(algo, seed, updates, batch_size, learning_rate, alpha, tuple(hidden))
-    import_d3rlpy()
+    """Train a learner and both kinds of cloning on the train split; write the run's folder in place of an earlier run.
+
+    The settings are those of TrainConfig, as `config` or by name.
+    """
+    config = config or TrainConfig(**settings)
+    backend = _backend(config.backend)
     need("safetensors", "train")
     started, target = time.monotonic(), Path(out)
     refuse_foreign(target, RUN_FILE, "a run")
@@ -136,7 +94,7 @@ def train(
         )
     job = _Job(config, shard, _validation(Path(dataset_path)), progress)
     with replaced_folder(target) as fresh:
-        trained = {name: job.fit(name, part, fresh / name) for name, part in job.parts.items()}
+        trained = {name: facts for part in job.parts for name, facts in job.fit(part, backend, fresh).items()}
         report = TrainReport(
             run=str(target),
             dataset=_origin(shard),
@@ -144,7 +102,7 @@ def train(
             policies=trained,
             left_out=job.left_out,
             notes=tuple(_notes(config, shard, job, trained)),
-            packages={name: importlib.metadata.version(name) for name in _PACKAGES},
+            packages={name: found for name in _PACKAGES if (found := _version(name))},
             seconds=round(time.monotonic() - started, 1),
         )
         (fresh / METRICS_FILE).write_text("".join(json.dumps(row) + "\n" for row in job.metrics), "utf-8")
@@ -152,43 +110,24 @@ def train(
     return report
 
 
-class Learner(NamedTuple):
-    """A learner of d3rlpy: how to make it, what its scores are, and the network that gives them."""
+def _backend(name: str) -> ModuleType:
+    """What trains: a module whose `points` does it."""
+    if name == "d3rlpy":
+        import_d3rlpy()
+        from logforge import d3rlpy_training
 
-    make: Callable[[Any, TrainConfig, float], Any]
-    kind: Literal["q", "logits"]
-    network: Callable[[Any], Any]
+        return d3rlpy_training
+    need("torch", "train")
+    from logforge import torch_training
 
-
-def _cql(d3rlpy: Any, config: TrainConfig, gamma: float) -> Any:
-    return d3rlpy.algos.DiscreteCQLConfig(
-        **_common(d3rlpy, config),
-        gamma=gamma,
-        alpha=config.alpha,
-        target_update_interval=TARGET_UPDATE_INTERVAL,
-    ).create(device="cpu:0")
+    return torch_training
 
 
-def _bc(d3rlpy: Any, config: TrainConfig, gamma: float) -> Any:
-    return d3rlpy.algos.DiscreteBCConfig(**_common(d3rlpy, config), gamma=gamma, beta=BC_PENALTY).create(
-        device="cpu:0"
-    )
-
-
-def _common(d3rlpy: Any, config: TrainConfig) -> dict[str, Any]:
-    encoder = d3rlpy.models.VectorEncoderFactory(list(config.hidden))
-    return {
-        "batch_size": config.batch_size,
-        "learning_rate": config.learning_rate,
-        "encoder_factory": encoder,
-    }
-
-
-LEARNERS: Final = {
-    "cql": Learner(_cql, "q", lambda algo: algo.impl.q_function[0]),
-    BC: Learner(_bc, "logits", lambda algo: algo.impl.modules.imitator),
-}
-"""What `algo` can be. Cloning is trained with each of them."""
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 class _Job:
@@ -210,35 +149,38 @@ class _Job:
         else:
             self.left_out[BC_SUCCESS] = "no complete episode of the train split is marked a success"
 
-    def fit(self, name: str, shard: Shard, folder: Path) -> dict[str, Any]:
-        """Train one policy, save its bundle and return its facts."""
-        learner = LEARNERS.get(name, LEARNERS[BC])
-        with one_thread(), _seeded(self.config.seed):
-            for update, losses, algo in self._updates(name, learner, shard):
-                bundle = _bundle(name, learner, algo, shard)
-                row = {"policy": name, "update": update, **losses, **self._validate(bundle)}
-                self.metrics.append(row)
-        bundle.verify()
-        bundle.save(folder)
-        return {"episodes": shard.episode_count, "transitions": shard.size, **row}
+    def fit(self, part: str, backend: ModuleType, folder: Path) -> dict[str, dict[str, Any]]:
+        """Train all members of one policy, save their bundles and return the facts of each."""
+        shard = self.parts[part]
+        last: dict[int, tuple[Point, dict[str, Any]]] = {}
+        for point in self._shown(part, backend):
+            row: dict[str, Any] = {
+                "policy": self._name(part, point.seed),
+                "seed": point.seed,
+                "update": point.update,
+                **point.losses,
+                **self._validate(point.bundle),
+            }
+            self.metrics.append(row)
+            last[point.seed] = point, row
+        for point, row in last.values():
+            point.bundle.verify()
+            point.bundle.save(folder / row["policy"])
+        size = {"episodes": shard.episode_count, "transitions": shard.size}
+        return {row["policy"]: {**size, **row} for _, row in last.values()}
 
-    def _updates(
-        self, name: str, learner: Learner, shard: Shard
-    ) -> Iterator[tuple[int, dict[str, float], Any]]:
-        """Train; at ten points on the way, the update, the mean losses since the last point, and the algorithm."""
-        buffer = to_mdp_dataset(shard)
-        algo = learner.make(import_d3rlpy(), self.config, shard.manifest.gamma)
-        algo.build_with_dataset(buffer)
-        total, seen = self.config.updates, defaultdict(list)
-        place = list(self.parts).index(name)
-        for update in range(1, total + 1):
-            for loss, value in algo.update(buffer.sample_transition_batch(self.config.batch_size)).items():
-                seen[loss].append(value)
+    def _name(self, part: str, seed: int) -> str:
+        return part if seed == self.config.seed else f"{part}-{seed}"
+
+    def _shown(self, part: str, backend: ModuleType) -> Iterator[Point]:
+        """Train one policy's members: the points on the way, and progress."""
+        place, rounds = list(self.parts).index(part), backend.rounds(self.config)
+        learner = BC if part == BC_SUCCESS else part
+        made = backend.points(learner, part, self.parts[part], self.config)
+        for done, points in enumerate(made, 1):
             if self.progress is not None:
-                self.progress(place * total + update, len(self.parts) * total, name)
-            if update == total or update % max(1, total // _METRIC_POINTS) == 0:
-                yield update, {loss: float(np.mean(values)) for loss, values in seen.items()}, algo
-                seen.clear()
+                self.progress(place * rounds + done, len(self.parts) * rounds, part)
+            yield from points
 
     def _validate(self, bundle: PolicyBundle) -> dict[str, float]:
         held = self.validation
@@ -266,46 +208,6 @@ def _q_metrics(
         "validation_mean_q": float(best[rows].mean()),
         "validation_max_q": float(best[rows].max()),
     }
-
-
-def _bundle(name: str, learner: Learner, algo: Any, shard: Shard) -> PolicyBundle:
-    """The trained network as plain layers, with golden rows scored by the network itself."""
-    import torch
-
-    network = learner.network(algo)
-    rows = np.unique(np.linspace(0, len(shard.observations) - 1, _GOLDEN_ROWS).astype(int))
-    observations = np.array(shard.observations[rows], dtype=np.float32)
-    with torch.no_grad():
-        # Cloning's own logits are shifted to sum to one; the layer's output is the same up to that.
-        scores = network._fc(network._encoder(torch.from_numpy(observations))).numpy()
-    golden = Golden(observations.tolist(), scores.tolist())
-    card = PolicyCard.of(shard.manifest, algo=name, kind=learner.kind, golden=golden)
-    return PolicyBundle(card, tuple(_layers(network)))
-
-
-def _layers(network: torch.nn.Module) -> Iterator[Layer]:
-    import torch
-
-    for part in network.modules():
-        if isinstance(part, torch.nn.Linear):
-            yield Layer(part.weight.detach().numpy().copy(), part.bias.detach().numpy().copy())
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Everything d3rlpy draws from, seeded; the caller's generators go on as if nothing had been drawn."""
-    import random
-
-    import torch
-
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    import_d3rlpy().seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
 
 
 def _episodes(shard: Shard, keep: NDArray[np.bool_]) -> Shard:
@@ -355,9 +257,12 @@ def _notes(
     if config.algo == "cql":
         yield from _alpha_note(config.alpha, shard.manifest.return_range)
         yield from _q_note(trained["cql"], job.span)
-    if (shard.weights != 1).any():
+    if config.backend == "d3rlpy" and (shard.weights != 1).any():
         yield "sample weights were not used: d3rlpy has no place for them"
-    if not np.delete(shard.masks, shard.manifest.vocabulary.invalid, axis=1).all():
+    if (
+        config.backend == "d3rlpy"
+        and not np.delete(shard.masks, shard.manifest.vocabulary.invalid, axis=1).all()
+    ):
         yield "masks hold when a policy acts; d3rlpy's training does not know them"
     if job.validation is None:
         yield "there is no validation split, so no validation metrics"

@@ -38,10 +38,10 @@ def made_run(folder, algo="cql", *, train_part=None, test_part=None, left_out=()
     for name, favourites in policies.items():
         table_policy(manifest, name, favourites).save(folder / "run" / name)
     told = {
-        "schema_version": 1,
+        "schema_version": 2,
         "dataset": {"path": str(dataset), "hash": manifest.hash},
-        "config": {"algo": algo},
-        "policies": {key: {} for key in policies},
+        "config": {"algo": algo, "seed": 0},
+        "policies": {key: {"seed": 0} for key in policies},
         "left_out": dict(left_out),
     }
     (folder / "run" / "train.json").write_text(json.dumps(told))
@@ -295,3 +295,11 @@ def test_a_bundle_of_another_dataset_inside_the_run_is_refused(tmp_path):
     replace(policy, card=card).save(made / "cql")
     with pytest.raises(Mismatch, match="feature layout"):
         evaluate(made, **FAST)
+
+
+def test_of_several_members_the_first_is_evaluated(better, tmp_path):
+    folder = made_run(tmp_path, cql=AHEAD, bc=MIXED, bc_success=LATE)
+    told = json.loads((folder / "train.json").read_text())
+    told["policies"]["cql-1"] = {"seed": 1}
+    (folder / "train.json").write_text(json.dumps(told))
+    assert evaluate(folder, **FAST).as_dict()["policies"] == better[1].as_dict()["policies"]

@@ -156,10 +156,10 @@ def test_damaged_and_foreign_bundles_are_refused(tmp_path):
         load_policy(folder)
     with pytest.raises(InputError, match="no policy bundle"):
         load_policy(tmp_path / "nothing")
-    edit_card(folder, schema_version=2)
+    edit_card(folder, schema_version=1)
     with pytest.raises(Mismatch, match="schema version"):
         load_policy(folder)
-    (folder / "bundle.json").write_text('{"schema_version": 1}')
+    (folder / "bundle.json").write_text('{"schema_version": 2}')
     with pytest.raises(InputError, match="not a policy card"):
         load_policy(folder)
 

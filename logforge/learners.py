@@ -1,0 +1,228 @@
+"""The masked learners: what each minimises, over several members at once.
+
+    cql    conservative Q-learning, CQL(H) for discrete actions (Kumar et al. 2020), on double DQN
+    dqn    double DQN (van Hasselt et al. 2016): CQL without the conservative term
+    bcq    discrete BCQ (Fujimoto et al. 2019): only actions that the behaviour takes often enough compete
+    iql    implicit Q-learning (Kostrikov et al. 2022): expectile values, and a policy weighted by advantage
+    bc     behaviour cloning
+
+In all of them an action that was not on offer takes no part: not in a target's maximum, not in a log-sum-exp, not among
+the alternatives that cloning weighs. A logged action outside its mask is learnt from as what it was, and never chosen.
+Targets are clipped to the range that a return can have (docs/design.md, §9): without that, small α diverges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logforge.experience import Drawn
+from logforge.networks import forward
+from logforge.ope import Span
+
+if TYPE_CHECKING:
+    import torch
+
+    from logforge.networks import Network
+
+    Networks = dict[str, Network]
+    Losses = dict[str, torch.Tensor]
+
+MAX_ADVANTAGE_WEIGHT: Final = 100.0
+"""Of IQL's policy: exp(β · advantage) is cut here, as its authors do."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a learner is told besides its data: discount, the range of returns, and the settings of each method.
+
+    `alpha` weighs CQL's conservative term, `threshold` is BCQ's share of the most likely action's chance, `expectile` and
+    `beta` are IQL's, `penalty` holds the logits of cloning down.
+    """
+
+    gamma: float
+    span: Span
+    alpha: float = 1.0
+    threshold: float = 0.3
+    expectile: float = 0.9
+    beta: float = 3.0
+    penalty: float = 0.01
+
+
+class Learner(NamedTuple):
+    """Its networks (name → one output, or one per action), those that have a slowly following copy, the loss of each member
+    [members] by name, the network that acts and what its scores are, and the one that tells the behaviour, if any."""
+
+    networks: dict[str, Literal["action", "value"]]
+    followed: tuple[str, ...]
+    losses: Callable[[Networks, Networks, Drawn, Rules], Losses]
+    acts: str
+    kind: Literal["q", "logits"]
+    behaviour: str | None = None
+
+
+def masked(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Scores with −∞ for what is not allowed."""
+    return scores.masked_fill(~allowed, float("-inf"))
+
+
+def _picked(scores: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+    return scores.gather(2, actions[:, :, None])[:, :, 0]
+
+
+def _mean(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Per member, each row by its sample weight."""
+    return (values * weights).mean(dim=1)
+
+
+def _goal(value: torch.Tensor, batch: Drawn, rules: Rules) -> torch.Tensor:
+    """The one-step target: a true end pays its reward alone, a truncated episode goes on from its final observation."""
+    return (batch.rewards + rules.gamma * batch.goes_on * value).clamp(*rules.span)
+
+
+def _error(guess: torch.Tensor, goal: torch.Tensor, batch: Drawn) -> torch.Tensor:
+    from torch.nn.functional import huber_loss
+
+    return _mean(huber_loss(guess, goal, reduction="none"), batch.weights)
+
+
+def _double_q(
+    online: Networks, target: Networks, batch: Drawn, rules: Rules, allowed: torch.Tensor
+) -> torch.Tensor:
+    """Double DQN's target: the online network chooses among what is allowed, the following one tells the worth."""
+    import torch
+
+    with torch.no_grad():
+        choice = masked(forward(online["q"], batch.next_observations), allowed).argmax(dim=2)
+        value = _picked(forward(target["q"], batch.next_observations), choice)
+        return _goal(value, batch, rules)
+
+
+def _cql(online: Networks, target: Networks, batch: Drawn, rules: Rules) -> Losses:
+    scores = forward(online["q"], batch.observations)
+    taken = _picked(scores, batch.actions)
+    goal = _double_q(online, target, batch, rules, batch.next_allowed)
+    gap = masked(scores, batch.known).logsumexp(dim=2) - taken
+    return {"td": _error(taken, goal, batch), "conservative": rules.alpha * _mean(gap, batch.weights)}
+
+
+def _dqn(online: Networks, target: Networks, batch: Drawn, rules: Rules) -> Losses:
+    taken = _picked(forward(online["q"], batch.observations), batch.actions)
+    return {"td": _error(taken, _double_q(online, target, batch, rules, batch.next_allowed), batch)}
+
+
+def _bcq(online: Networks, target: Networks, batch: Drawn, rules: Rules) -> Losses:
+    import torch
+
+    taken = _picked(forward(online["q"], batch.observations), batch.actions)
+    with torch.no_grad():
+        logits = masked(forward(online["behaviour"], batch.next_observations), batch.next_allowed)
+        likely = logits - logits.amax(dim=2, keepdim=True) > torch.log(torch.tensor(rules.threshold))
+    goal = _double_q(online, target, batch, rules, likely & batch.next_allowed)
+    return {"td": _error(taken, goal, batch), **_clone(online["behaviour"], batch, rules, batch.weights)}
+
+
+def _bc(online: Networks, target: Networks, batch: Drawn, rules: Rules) -> Losses:
+    return _clone(online["policy"], batch, rules, batch.weights)
+
+
+def _clone(network: Network, batch: Drawn, rules: Rules, weights: torch.Tensor) -> Losses:
+    logits = forward(network, batch.observations)
+    unlikely = masked(logits, batch.known).logsumexp(dim=2) - _picked(logits, batch.actions)
+    held = (logits**2).mean(dim=2)
+    return {"clone": _mean(unlikely, weights), "penalty": rules.penalty * held.mean(dim=1)}
+
+
+def _iql(online: Networks, target: Networks, batch: Drawn, rules: Rules) -> Losses:
+    import torch
+
+    value = forward(online["value"], batch.observations)[:, :, 0]
+    with torch.no_grad():
+        followed = _picked(forward(target["q"], batch.observations), batch.actions)
+        goal = _goal(forward(online["value"], batch.next_observations)[:, :, 0], batch, rules)
+    error = followed - value
+    side = torch.where(error > 0, rules.expectile, 1 - rules.expectile)
+    taken = _picked(forward(online["q"], batch.observations), batch.actions)
+    advantage = (rules.beta * error.detach()).exp().clamp(max=MAX_ADVANTAGE_WEIGHT)
+    return {
+        "value": _mean(side * error**2, batch.weights),
+        "td": _error(taken, goal, batch),
+        **_clone(online["policy"], batch, rules, batch.weights * advantage),
+    }
+
+
+LEARNERS: Final[dict[str, Learner]] = {
+    "cql": Learner({"q": "action"}, ("q",), _cql, "q", "q"),
+    "dqn": Learner({"q": "action"}, ("q",), _dqn, "q", "q"),
+    "bcq": Learner({"q": "action", "behaviour": "action"}, ("q",), _bcq, "q", "q", "behaviour"),
+    "iql": Learner({"q": "action", "value": "value", "policy": "action"}, ("q",), _iql, "policy", "logits"),
+    "bc": Learner({"policy": "action"}, (), _bc, "policy", "logits"),
+}
+"""Every learner, by the name that `--algo` takes."""
+
+
+class Fit:
+    """The members of one learner in training: one seed each, whose result does not depend on the others."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        rules: Rules,
+        seeds: tuple[int, ...],
+        sizes: tuple[int, ...],
+        learning_rate: float,
+        target_rate: float,
+        device: str = "cpu",
+    ) -> None:
+        """`sizes` are the columns of an observation, the hidden layers, and the number of actions."""
+        import torch
+
+        from logforge.networks import make_network
+
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.learner, self.rules, self.target_rate, self.device = learner, rules, target_rate, device
+        self.online: Networks = {}
+        for name, outputs in learner.networks.items():
+            last = sizes[-1] if outputs == "action" else 1
+            made = make_network((*sizes[:-1], last), generators)
+            self.online[name] = [part.to(device).requires_grad_() for part in made]
+        self.target: Networks = {
+            name: [part.detach().clone() for part in self.online[name]] for name in learner.followed
+        }
+        parameters = [part for network in self.online.values() for part in network]
+        self.optimiser = torch.optim.Adam(parameters, lr=learning_rate)
+
+    def update(self, batch: Drawn) -> Losses:
+        """One step of every member. Returns the losses of each, by name [members]."""
+        import torch
+
+        losses = self.learner.losses(self.online, self.target, batch, self.rules)
+        self.optimiser.zero_grad()
+        torch.stack(list(losses.values())).sum().backward()
+        self.optimiser.step()
+        with torch.no_grad():
+            for name, followed in self.target.items():
+                torch._foreach_lerp_(
+                    followed, [part.detach() for part in self.online[name]], self.target_rate
+                )
+        return {name: value.detach() for name, value in losses.items()}
+
+    def scores(self, observations: NDArray[np.float32], member: int) -> NDArray[np.float32]:
+        """What a member's acting network makes of observations [rows, features]: one score per action."""
+        import torch
+
+        with torch.no_grad():
+            found = forward(self.online[self.learner.acts], torch.from_numpy(observations).to(self.device))
+        rows: NDArray[np.float32] = found[member].cpu().numpy()
+        return rows
+
+    def layers(self, network: str, member: int) -> list[tuple[Any, Any]]:
+        """A member's weights [outputs, inputs] and biases [outputs] as numpy arrays, layer by layer."""
+        parts = [part[member].detach().cpu().numpy() for part in self.online[network]]
+        return [
+            (weight.T.copy(), bias[0].copy()) for weight, bias in zip(parts[::2], parts[1::2], strict=True)
+        ]
