@@ -31,7 +31,7 @@ demo: $(STAMP)  ## the whole chain on real logs, from raw files to an evaluated 
 	@echo "\n── 5. what it is worth on held-out episodes" && cd demo && ../$(BIN)/logforge evaluate runs/default
 
 test: lint types $(STAMP)  ## lint, types and the test suite
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP)  ## ruff format and check
 	$(BIN)/ruff format --check .

@@ -13,7 +13,9 @@ def main() -> None:
     """Run those named, or all."""
     here = Path(__file__).parent
     names = sys.argv[1:] or sorted(
-        p.stem for p in here.glob("*.py") if p.stem not in ("__init__", "__main__", "measure", "made")
+        p.stem
+        for p in here.glob("*.py")
+        if p.stem not in ("__init__", "__main__", "measure", "made", "reward_loops")
     )
     rows = []
     for name in names:

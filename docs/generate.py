@@ -1,5 +1,5 @@
 """Writes the generated pages: docs/cli.md from the commands, docs/tables.md from schemas/tables.py, the table of rules in
-docs/quarantine.md from schemas/rules.py, and the JSON schema of reward specs from schemas/reward.py. `make docs`."""
+docs/quarantine.md from schemas/rules.py, and the JSON schemas of reward specs and of manifests from schemas/. `make docs`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,26 @@ from typing import Any
 import click
 
 from logforge.cli import main
+from logforge.credit_methods import METHODS
+from logforge.exports.catalogue import FORMATS
+from logforge.schemas.manifest import manifest_schema
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.rules import CATALOGUE
 from logforge.schemas.tables import TABLES
+from logforge.store_laws import DATASET_LAWS, STORE_LAWS
 
 HERE = Path(__file__).parent
 NOTE = "<!-- written by docs/generate.py (`make docs`); change the source instead -->\n\n"
 RULES_BEGIN = "<!-- rules: written by docs/generate.py (`make docs`) from schemas/rules.py -->"
 RULES_END = "<!-- end of rules -->"
+METHODS_BEGIN = "<!-- methods: written by docs/generate.py (`make docs`) from logforge/credit_methods.py -->"
+METHODS_END = "<!-- end of methods -->"
+EXPORTS_BEGIN = (
+    "<!-- formats: written by docs/generate.py (`make docs`) from logforge/exports/catalogue.py -->"
+)
+EXPORTS_END = "<!-- end of formats -->"
+LAWS_BEGIN = "<!-- laws: written by docs/generate.py (`make docs`) from logforge/store_laws.py -->"
+LAWS_END = "<!-- end of laws -->"
 
 
 def cli_page() -> str:
@@ -61,11 +73,43 @@ def tables_page() -> str:
 
 def quarantine_page() -> str:
     """The page as it is, with the table of rules written anew."""
-    text = (HERE / "quarantine.md").read_text("utf-8")
-    start = text.index(RULES_BEGIN) + len(RULES_BEGIN)
     rows = "\n".join(f"| `{r.name}` | {r.level} | {r.meaning} | {r.remedy} |" for r in CATALOGUE.values())
-    table = f"\n\n| rule | level | meaning | remedy |\n|---|---|---|---|\n{rows}\n\n"
-    return text[:start] + table + text[text.index(RULES_END) :]
+    table = f"| rule | level | meaning | remedy |\n|---|---|---|---|\n{rows}"
+    return _between("quarantine.md", RULES_BEGIN, table, RULES_END)
+
+
+def returns_page() -> str:
+    """The page as it is, with the table of the methods of credit written anew."""
+    rows = "\n".join(
+        f"| `{m.name}` | {m.meaning} | {m.needs} | {'yes' if m.sums else 'no'} |" for m in METHODS.values()
+    )
+    table = f"| method | a step gets | needs | sums to the rewards |\n|---|---|---|---|\n{rows}"
+    return _between("returns.md", METHODS_BEGIN, table, METHODS_END)
+
+
+def check_page() -> str:
+    """The page as it is, with the tables of the laws written anew."""
+    parts = []
+    for title, laws in (("The whole store", STORE_LAWS), ("Each dataset", DATASET_LAWS)):
+        rows = "\n".join(f"| `{law.rule}` | {law.meaning} | {law.remedy} |" for law in laws)
+        parts.append(f"### {title}\n\n| law | what it demands | when it is broken |\n|---|---|---|\n{rows}")
+    return _between("check.md", LAWS_BEGIN, "\n\n".join(parts), LAWS_END)
+
+
+def exports_page() -> str:
+    """The page as it is, with the table of formats written anew."""
+    rows = "\n".join(
+        f"| `{f.name}` | {f.writes} | {f.keeps} | {f.loses} | {f.loads} |" for f in FORMATS.values()
+    )
+    table = f"| format | what is written | keeps | loses | who loads it |\n|---|---|---|---|---|\n{rows}"
+    return _between("exports.md", EXPORTS_BEGIN, table, EXPORTS_END)
+
+
+def _between(page: str, begin: str, text: str, end: str) -> str:
+    """The page as it is, with this text between its marks."""
+    whole = (HERE / page).read_text("utf-8")
+    start = whole.index(begin) + len(begin)
+    return f"{whole[:start]}\n\n{text}\n\n{whole[whole.index(end) :]}"
 
 
 def reward_schema() -> str:
@@ -88,7 +132,11 @@ PAGES = {
     "cli.md": cli_page,
     "tables.md": tables_page,
     "quarantine.md": quarantine_page,
+    "returns.md": returns_page,
+    "exports.md": exports_page,
+    "check.md": check_page,
     "../logforge/templates/reward.schema.json": reward_schema,
+    "../logforge/templates/manifest.schema.json": lambda: json.dumps(manifest_schema(), indent=2) + "\n",
 }
 
 

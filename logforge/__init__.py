@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from logforge.evaluation import evaluate
     from logforge.explanation import explain
     from logforge.exporters import export
+    from logforge.fast_buffer import FastBuffer
     from logforge.forgetting import forget
     from logforge.ingestion import ingest
     from logforge.policy import load_policy
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BuildConfig",
+    "FastBuffer",
     "build_dataset",
     "credit_of",
     "evaluate",
@@ -48,6 +50,7 @@ __all__ = [
 # A function and its module must not share a name: importing the module would shadow the function.
 _HOME = {
     "BuildConfig": "build",
+    "FastBuffer": "fast_buffer",
     "build_dataset": "build",
     "credit_of": "credit",
     "evaluate": "evaluation",

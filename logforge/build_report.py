@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from logforge.gates import Passed
 from logforge.schemas.episode import Episode
 from logforge.schemas.manifest import Manifest
+from logforge.split_report import SplitReport
 from logforge.tabulate import table
 from logforge.transitions import Origin
+from logforge.weighting import parts_told
 
 
 class LeftOut(NamedTuple):
@@ -35,6 +38,11 @@ class LeftOut(NamedTuple):
         }
 
 
+def excluded_where(condition: str) -> str:
+    """Why an episode that meets a condition of `--exclude-where` is left out."""
+    return f"excluded where {condition}"
+
+
 @dataclass(frozen=True)
 class BuildReport:
     """A dataset's counts. `outcomes` has one row per source kind, format, split and success."""
@@ -53,6 +61,11 @@ class BuildReport:
     left_out: dict[str, int]
     reward_terms: list[dict[str, Any]]
     truncated: int
+    split_report: SplitReport
+    gates: tuple[Passed, ...]
+    weight_parts: list[dict[str, Any]]
+    unknown_episodes: int
+    """How many episodes that the weights name are not in train."""
 
     @classmethod
     def of(
@@ -66,6 +79,9 @@ class BuildReport:
         formats: Mapping[str, str],
         augmenters: tuple[str, ...],
         truncated: int,
+        split_report: SplitReport,
+        gates: Iterable[Passed],
+        unknown_episodes: int,
     ) -> BuildReport:
         """The report of a finished build. `formats` maps episode ids to formats."""
         return cls(
@@ -91,14 +107,22 @@ class BuildReport:
             ),
             augmented=dict(Counter(o.augmenter for i, (_, o) in origins.items() if i not in left_out)),
             augmenters=augmenters,
-            left_out=dict(Counter(item.reason for item in left_out.values())),
+            left_out={
+                **{excluded_where(text): 0 for text in manifest.config.get("exclude_where", ())},
+                **Counter(item.reason for item in left_out.values()),
+            },
             reward_terms=_terms(rows),
             truncated=truncated,
+            split_report=split_report,
+            gates=tuple(gates),
+            weight_parts=parts_told(rows),
+            unknown_episodes=unknown_episodes,
         )
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return dict(self.__dict__)
+        gates = [gate._asdict() for gate in self.gates]
+        return {**self.__dict__, "split_report": self.split_report.as_dict(), "gates": gates}
 
     def render(self) -> str:
         """For people."""
@@ -117,6 +141,8 @@ class BuildReport:
                 [[name, *part.values()] for name, part in self.splits.items()],
             ),
             "",
+            *self.split_report.render(),
+            "",
             table(("reward term", "fires", "sum"), [list(r.values()) for r in self.reward_terms]),
             "",
         ]
@@ -128,6 +154,10 @@ class BuildReport:
             lines.append(f"augmented by {name}: {self.augmented.get(name, 0)} episodes (train only)")
         lines += [f"conflicts: {count} × {kind}" for kind, count in sorted(self.conflicts.items())]
         lines += [f"left out: {count} episodes — {reason}" for reason, count in sorted(self.left_out.items())]
+        lines += [f"weight {p['part']}: {p['rows']} rows × {p['mean']:.3g}" for p in self.weight_parts]
+        if self.unknown_episodes:
+            lines.append(f"{self.unknown_episodes} episodes that --weights names are not in train")
+        lines += [f"gate {g.gate} {g.threshold:g}: passed with {g.value:.3g}" for g in self.gates]
         return "\n".join(lines)
 
 

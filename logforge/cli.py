@@ -14,12 +14,23 @@ from typing import Any, TypeVar
 
 import click
 
+from logforge.cli_badcases import badcases
+from logforge.cli_check import check
+from logforge.cli_conflicts import conflict_options, conflicts
 from logforge.cli_credit import credit
+from logforge.cli_diff import diff
+from logforge.cli_export import export
 from logforge.cli_forget import forget
+from logforge.cli_gates import given_gates, stop_options
 from logforge.cli_options import JSON, STORE, WAIT, say
 from logforge.cli_options import show as _print
 from logforge.cli_quarantine import quarantine
+from logforge.cli_report import report
 from logforge.cli_reward import reward
+from logforge.cli_shards import read_part_size, shard_options
+from logforge.cli_simulate import simulate
+from logforge.cli_train import train
+from logforge.cli_weights import read_weights, weight_options
 from logforge.progress import printable
 from logforge.schemas.errors import LogforgeError, UsageError
 
@@ -186,7 +197,7 @@ def ingest(
     limits = Limits(bytes_of(max_unpacked), max_ratio, record=bytes_of(max_record))
     options = read_options(paths, format_name, mapping, strict_arguments, limits, redact, danger)
     if dry_run:
-        planned = plan(paths, Path(store).parent, options)
+        planned = plan(paths, Path(store), options)
         _print(planned, as_json)
         sys.exit(planned.exit_code(strict))
     given: dict[str, Any] = {
@@ -230,10 +241,18 @@ def sql(query: str, store: str, as_csv: bool, wait: float, as_json: bool) -> Non
     click.echo(result.csv(), nl=False) if as_csv else _print(result, as_json)
 
 
+main.add_command(badcases)
+main.add_command(check)
+main.add_command(conflicts)
 main.add_command(credit)
+main.add_command(diff)
+main.add_command(export)
 main.add_command(forget)
 main.add_command(quarantine)
+main.add_command(report)
 main.add_command(reward)
+main.add_command(simulate)
+main.add_command(train)
 
 
 @main.command("build-dataset")
@@ -245,17 +264,15 @@ main.add_command(reward)
 )
 @click.option(
     "--encoder",
-    default="minilm",
+    default="minilm-onnx",
     show_default=True,
-    help="minilm, hashing, or a local sentence-transformers folder.",
+    help="minilm-onnx, minilm, hashing, a local sentence-transformers folder, onnx:FOLDER, or openai:MODEL@URL.",
 )
 @click.option("--text-size", default=32, show_default=True, help="Size of a text's vector after PCA.")
 @click.option("--seed", default=0, show_default=True, help="Seed of splits and augmenters.")
 @click.option("--augment", multiple=True, help="An augmenter (paraphrase, tool_failure); may be given again.")
 @click.option("--retryable", multiple=True, help="A tool that tool_failure may let fail; may be given again.")
-@click.option(
-    "--epsilon", default=0.5, show_default=True, help="Returns further apart than this disagree (conflicts)."
-)
+@conflict_options
 @click.option(
     "--exclude-flag",
     "exclude_flags",
@@ -263,11 +280,34 @@ main.add_command(reward)
     metavar="FLAG",
     help="Leave out episodes with such a message (injection, unicode:bidi); may be given again.",
 )
+@click.option(
+    "--exclude-where",
+    multiple=True,
+    metavar="CONDITION",
+    help="Leave out episodes that meet an SQL condition on the columns of `episodes`; may be given again.",
+)
 @click.option("--vocabulary", type=click.Path(), help="An earlier dataset folder whose action ids must stay.")
+@click.option(
+    "--split-by",
+    type=click.Choice(["group", "time"]),
+    default="group",
+    show_default=True,
+    help="group (a hash of its key), or time: train is over before what is tested begins.",
+)
+@weight_options
+@shard_options
+@stop_options
 @WAIT
 @JSON
 def build_dataset(
-    reward_spec: str, store: str, name: str, out: str, vocabulary: str | None, as_json: bool, **options: Any
+    reward_spec: str,
+    store: str,
+    name: str,
+    out: str,
+    vocabulary: str | None,
+    max_quarantine: str,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Build a validated, split, encoded dataset from the store.
 
@@ -278,7 +318,10 @@ def build_dataset(
     from logforge.progress import bar
     from logforge.store import open_store
 
-    wait, config = options.pop("wait"), BuildConfig(**options)
+    wait, gates = options.pop("wait"), given_gates(options)
+    read_weights(options)
+    read_part_size(options)
+    config = BuildConfig(**options)
     with open_store(store, create=False, wait=wait, waiting=say) as opened, bar("encode") as tick:
         report = build_dataset(
             opened,
@@ -287,48 +330,11 @@ def build_dataset(
             out=out,
             config=config,
             vocabulary=earlier_vocabulary(vocabulary),
+            gates=gates,
+            max_quarantine=max_quarantine,
             progress=tick,
         )
     _print(report, as_json)
-
-
-@main.command()
-@click.argument("dataset", default="default")
-@STORE
-@JSON
-def check(dataset: str, store: str, as_json: bool) -> None:
-    """Validate a dataset's rows and shards again. Exits with 1 when a rule is broken.
-
-    \b
-    Example: logforge check default
-    """
-    from logforge.check import check_dataset
-    from logforge.store import open_store
-
-    with open_store(store, read_only=True) as opened:
-        _print(check_dataset(opened, dataset), as_json)
-
-
-@main.command()
-@click.argument("dataset", default="default")
-@STORE
-@click.option("--kind", type=click.Choice(["outcome", "contrast"]), help="Only this kind.")
-@click.option("--level", type=click.Choice(["exact", "canonical"]), help="Only this level.")
-@click.option("--limit", default=10, show_default=True, type=click.IntRange(0), help="Conflicts to show.")
-@JSON
-def conflicts(
-    dataset: str, store: str, kind: str | None, level: str | None, limit: int, as_json: bool
-) -> None:
-    """Show decisions that disagree in the same state, both sides with text and source lines.
-
-    \b
-    Example: logforge conflicts --kind contrast
-    """
-    from logforge.queries import conflict_views
-    from logforge.store import open_store
-
-    with open_store(store, read_only=True) as opened:
-        _print(conflict_views(opened, dataset, kind, level, limit), as_json)
 
 
 @main.command()
@@ -347,50 +353,6 @@ def explain(episode: str, store: str, dataset: str | None, as_json: bool) -> Non
 
     with open_store(store, read_only=True) as opened:
         _print(run(opened, episode, dataset), as_json)
-
-
-@main.command()
-@click.argument("dataset", type=click.Path())
-@click.option("--format", "format_name", default="d3rlpy", show_default=True, help="The format to write.")
-@click.option("--out", required=True, type=click.Path(), help="The file to write.")
-@click.option("--split", default="train", show_default=True)
-@JSON
-def export(dataset: str, format_name: str, out: str, split: str, as_json: bool) -> None:
-    """Write a dataset's split in another library's format.
-
-    \b
-    Example: logforge export datasets/default --out train.h5
-    """
-    from logforge.queries import exported
-
-    _print(exported(dataset, format_name, out, split), as_json)
-
-
-@main.command()
-@click.argument("dataset", type=click.Path())
-@click.option(
-    "--algo", default="cql", show_default=True, help="The learner; cloning is always trained beside it."
-)
-@click.option("--out", help="The run's folder. Default: runs/NAME.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--updates", default=2000, show_default=True, help="Gradient steps.")
-@click.option("--alpha", default=1.0, show_default=True, help="CQL's weight of conservatism.")
-@JSON
-def train(
-    dataset: str, algo: str, out: str | None, seed: int, updates: int, alpha: float, as_json: bool
-) -> None:
-    """Train a policy on a dataset's train split, with behaviour cloning beside it.
-
-    \b
-    Example: logforge train datasets/default --out runs/default
-    """
-    from logforge.progress import bar
-    from logforge.training import train as run
-
-    target = out or f"runs/{Path(dataset).name}"
-    with bar("train") as tick:
-        report = run(dataset, algo=algo, out=target, seed=seed, updates=updates, alpha=alpha, progress=tick)
-    _print(report, as_json)
 
 
 @main.command()

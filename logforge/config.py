@@ -13,7 +13,7 @@ from logforge.schemas.errors import Problem, SpecError
 
 GLOBAL = "store"
 """The one key at the top that every command which takes it gets."""
-PATHS = frozenset({"store", "reward", "out", "vocabulary"})
+PATHS = frozenset({"store", "reward", "out", "vocabulary", "weights"})
 """Keys that name a file or folder; in a config file they are relative to that file's folder."""
 _AT_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _REMEDY = "correct the config file; `logforge COMMAND --help` lists the options, which are its keys"
@@ -86,6 +86,8 @@ def default_map(start: Path, options: Mapping[str, Mapping[str, str]]) -> dict[s
 
 
 def _placed(key: str, value: Any, path: Path) -> Any:
+    if key in PATHS and isinstance(value, list):
+        return [_placed(key, item, path) for item in value]
     return str(path.parent / value) if key in PATHS and isinstance(value, str) else value
 
 

@@ -22,7 +22,7 @@ class Similarity(ReferenceScorer):
 
     name = "similarity"
 
-    encoder: EncoderName = "minilm"
+    encoder: EncoderName = "minilm-onnx"
 
     def ready(self, resources: Resources) -> Ready:
         """Finds the encoder; a model is loaded when a vector is missing."""
@@ -46,7 +46,7 @@ class BertScore(ReferenceScorer):
 
     name = "bert_score"
 
-    encoder: EncoderName = "minilm"
+    encoder: EncoderName = "minilm-onnx"
 
     def ready(self, resources: Resources) -> Ready:
         """Finds the encoder; a model is loaded when a score is missing."""

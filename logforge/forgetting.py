@@ -266,6 +266,9 @@ def _delete(store: Store) -> None:
     )
     for table in _tables_with("episode_id"):
         store.con.execute(f"DELETE FROM {table} WHERE episode_id IN (FROM going)")
+    store.con.execute(
+        "DELETE FROM near_duplicates WHERE episode_a IN (FROM going) OR episode_b IN (FROM going)"
+    )
     gone = "SELECT key FROM forgotten WHERE pending AND kind = 'source'"
     found = store.con.sql(
         f"SELECT source_id FROM sources WHERE sha256('source/' || path) IN ({gone})"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from logforge import connectors
-from logforge.conflicts import ConflictView, render, sides
-from logforge.exporters import export
+from logforge.conflict_views import ConflictView, Narrowed, count, render, sides
 from logforge.rewards import compile_query, load_spec
 from logforge.schemas.errors import UnknownName, UsageError
 from logforge.store import Store
@@ -108,14 +106,10 @@ class Conflicts:
         return f"{shown}\n\n{len(self.views)} of {self.total} conflicts shown"
 
 
-def conflict_views(store: Store, dataset: str, kind: str | None, level: str | None, limit: int) -> Conflicts:
+def conflict_views(store: Store, dataset: str, only: Narrowed, limit: int) -> Conflicts:
     """A dataset's conflicts. Raises UnknownName for a dataset that is not in the store."""
     require_dataset(store, dataset)
-    total = store.con.sql(
-        "SELECT count(*) FROM conflicts WHERE dataset = ? AND kind = coalesce(?, kind) AND level = coalesce(?, level)",
-        params=[dataset, kind, level],
-    ).fetchall()[0][0]
-    return Conflicts(sides(store.con, dataset, kind, level, limit), total)
+    return Conflicts(sides(store.con, dataset, only, limit), count(store.con, dataset, only))
 
 
 def require_dataset(store: Store, dataset: str) -> None:
@@ -123,16 +117,6 @@ def require_dataset(store: Store, dataset: str) -> None:
     names = [row[0] for row in store.con.sql("SELECT dataset FROM datasets ORDER BY 1").fetchall()]
     if dataset not in names:
         raise UnknownName("dataset", dataset, names)
-
-
-def exported(dataset: str, format_name: str, out: str, split: str) -> Text:
-    """Write a split in another format and say so."""
-    export(dataset, format_name, out, split)
-    size = Path(out).stat().st_size
-    return Text(
-        f"{split} of {dataset} → {out} ({format_name}, {size:,} bytes)",
-        {"dataset": dataset, "split": split, "format": format_name, "out": out, "bytes": size},
-    )
 
 
 def known_formats() -> Listing:

@@ -87,6 +87,7 @@ def _rows(member: Member, space: ActionSpace) -> Iterator[dict[str, Any]]:
             "terminal": last and episode.ending == "terminal",
             "timeout": last and episode.ending == "truncated",
             "weight": 1.0,
+            "weight_parts": [],
             "success": episode.success,
             "source_kind": episode.source_kind,
             "policy_id": step.policy_id or episode.policy_id,

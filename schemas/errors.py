@@ -52,8 +52,13 @@ class LogforgeError(Exception):
 
 def _plain(value: object) -> object:
     if isinstance(value, tuple):
-        return [asdict(item) if isinstance(item, Problem) else item for item in value]
+        return [_told(item) if isinstance(item, Problem) else item for item in value]
     return value
+
+
+def _told(problem: Problem) -> dict[str, object]:
+    data = asdict(problem)
+    return data if problem.remedy else {key: item for key, item in data.items() if key != "remedy"}
 
 
 def _rebuild(kind: type[LogforgeError], state: dict[str, object], args: tuple[object, ...]) -> LogforgeError:
@@ -65,13 +70,15 @@ def _rebuild(kind: type[LogforgeError], state: dict[str, object], args: tuple[ob
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, and where: `what @ path:line $.field`. `rule` is the rule of data that it breaks."""
+    """One thing that is wrong, and where: `what @ path:line $.field`. `rule` is the rule of data that it breaks, `remedy` what
+    to do about it where that is not what the error says of all its problems."""
 
     what: str
     path: str = ""
     line: int | None = None
     field: str = ""
     rule: str = ""
+    remedy: str = ""
 
     def __str__(self) -> str:
         place = self.path + (f":{self.line}" if self.line is not None else "")

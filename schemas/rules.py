@@ -123,6 +123,7 @@ _PARTS = """
     bad_value           | a value that is not what the mapping says it is                  | Correct the field in the mapping, or the value in the log, then replay with --mapping.
     bad_flag            | an end mark of a step table that is no truth value               | Write true or false there, then replay.
     bad_reward          | a reward that is no finite number, or belongs to no action       | Write a number there or leave it empty, then replay.
+    bad_propensity      | a propensity that is no number above 0 and up to 1                | Write the probability of the action there or leave it out, then replay.
     no_action           | a row of a mapped step table without an action                   | Correct `action` in the mapping, or fill it in the log, then replay with --mapping.
     nameless_run        | a run without an id                                              | Export the runs again with their ids, then replay.
     unknown_event       | an event of a kind its format does not know                      | Report it with the excerpt shown here; a later version may read it.
@@ -222,7 +223,9 @@ _SKIPS = """
 _LEFT_OUT = """
     no_decision         | an episode in which the agent decides nothing                    | Leave it: there is nothing to learn from it.
     flagged             | an episode with a message whose flag --exclude-flag names        | Look at `messages.flags`; leave --exclude-flag out to keep it.
+    excluded            | an episode that meets a condition of --exclude-where               | Leave it, or build without the condition to keep it.
     null_reward         | a reward whose required term is null                             | Make the term `optional: true` in the reward spec, or give the log what it needs.
+    conflict            | an episode that a conflict contradicts, with --conflicts KIND=filter | Look at it with `logforge conflicts` in a build that flags; with `KIND=weight` it stays.
 """
 
 CATALOGUE: dict[str, Rule] = {

@@ -224,7 +224,8 @@ TRANSITIONS = Table(
         return_is_partial    BOOLEAN               the episode was truncated: the sum is a part of the return
         terminal             BOOLEAN               the episode truly ended with this step
         timeout              BOOLEAN               the log stops with this step, the world did not
-        weight               DOUBLE                sample weight
+        weight               DOUBLE                sample weight: the product of its parts
+        weight_parts         MAP(VARCHAR,~DOUBLE)  each part that is not 1 (docs/weights.md); none outside train
         success              BOOLEAN               the episode's outcome
         source_kind          VARCHAR               agent_log, human_demo, …
         policy_id            VARCHAR               the behaviour policy
@@ -239,29 +240,56 @@ TRANSITIONS = Table(
     """),
 )
 
+DIFFICULTY = Table(
+    "difficulty",
+    "how hard one episode of a dataset is, and what that is made of",
+    _columns("""
+        dataset     VARCHAR  the build
+        episode_id  VARCHAR  the episode
+        stage       INTEGER  1 (one turn), 2 (several turns or tools) or 3 (errors, or long): the stage of the curriculum
+        difficulty  INTEGER  turns and tools beyond the first, twice the errors, and the ambiguity, added up
+        turns       INTEGER  messages of the user
+        tools       INTEGER  distinct tools called
+        errors      INTEGER  calls that failed, timed out, were refused, or for a tool that was not offered
+        ambiguity   INTEGER  how often the agent had to ask back
+    """),
+)
+
 SPLITS = Table(
     "splits",
     "the split of each episode of a dataset",
     _columns("""
         dataset     VARCHAR  the build
         episode_id  VARCHAR  the episode
-        group_key   VARCHAR  smallest key of its group; the split is a hash of it and the seed
+        group_key   VARCHAR  smallest key of its group; the split is a hash of it and the seed, or goes by time
         split       VARCHAR  train, validation or test
         reason      VARCHAR  what joined the group
     """),
 )
 
+NEAR_DUPLICATES = Table(
+    "near_duplicates",
+    "a verified pair of near-duplicate episodes; each cluster is a tree of pairs",
+    _columns("""
+        dataset     VARCHAR  the build
+        episode_a   VARCHAR  the one with the smaller id
+        episode_b   VARCHAR  the other
+        similarity  DOUBLE   Jaccard similarity of their word triples, boilerplate left out; 0.8 to 1
+        shingles    BIGINT   how many word triples they share
+    """),
+)
+
 CONFLICTS = Table(
     "conflicts",
-    "one pair of actions in one state whose outcomes disagree; one example with both sides",
+    "one pair of actions in one state (or trajectory) that disagree, with an example of both sides",
     _columns("""
         dataset        VARCHAR  the build
-        kind           VARCHAR  outcome (same action, different outcome) or contrast (different actions and returns)
-        level          VARCHAR  exact or canonical
-        state_key      VARCHAR  the shared key, of that level
-        action_a       VARCHAR  one action
-        action_b       VARCHAR  the other (the same for kind outcome)
-        count_a        UBIGINT  rows on side a
+        kind           VARCHAR  outcome (same action, different outcome), contrast (different actions and returns), label (equal trajectories, contradicting labels) or demonstration (an agent left what was demonstrated)
+        level          VARCHAR  exact, canonical or near
+        state_key      VARCHAR  the shared key, of that level: near states go by their leader's, labels by their trajectory's
+        action_a       VARCHAR  one action: the better one, or the demonstrated
+        action_b       VARCHAR  the other (the same for kinds outcome and label)
+        count_a        UBIGINT  rows on side a (episodes for kind label)
         count_b        UBIGINT  rows on side b
         mean_return_a  DOUBLE   their mean return
         mean_return_b  DOUBLE   their mean return
@@ -280,7 +308,7 @@ EMBEDDINGS = Table(
         encoder    VARCHAR  the encoder's name
         revision   VARCHAR  hash of its weights or settings
         text_hash  VARCHAR  xxh3-128 of the text
-        vector     BLOB     little-endian float32
+        vector     BLOB     little-endian float16
     """),
 )
 
@@ -296,6 +324,22 @@ SCORER_RESULTS = Table(
         spread     DOUBLE     standard deviation of repeated scores; null where there are none
         reason     VARCHAR    why the value is null
         source     VARCHAR    the model that an endpoint said it is; null for all other scorers
+    """),
+)
+
+CREDIT = Table(
+    "credit",
+    "what one method of credit gave one step of a dataset",
+    _columns("""
+        dataset     VARCHAR  the build
+        hash        VARCHAR  its hash: credit of an earlier build of that name is dropped when new credit is kept
+        split       VARCHAR  train, validation or test
+        episode_id  VARCHAR  the episode
+        step        INTEGER  from 0
+        method      VARCHAR  counterfactual, gae, decomposition, uniform, … (docs/returns.md)
+        policy      VARCHAR  whose values it was reckoned with; null for methods without values
+        settings    JSON     the method's options; with values, the hash of the policy's weights and of the fit's options
+        credit      DOUBLE   the credit
     """),
 )
 
@@ -325,10 +369,13 @@ TABLES: dict[str, Table] = {
         SECRETS,
         DATASETS,
         TRANSITIONS,
+        DIFFICULTY,
         SPLITS,
+        NEAR_DUPLICATES,
         CONFLICTS,
         EMBEDDINGS,
         SCORER_RESULTS,
+        CREDIT,
         FORGOTTEN,
     )
 }

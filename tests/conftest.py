@@ -60,3 +60,11 @@ def write_jsonl() -> Callable[[Path, list[Any]], Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def exports_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the store and the dataset of made_exports.py; tests only read it."""
+    from made_exports import build
+
+    return build(tmp_path_factory.mktemp("exports"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -287,3 +288,19 @@ def test_options_are_checked_before_any_work(store, tmp_path):
     ):
         with pytest.raises(UsageError, match=error):
             build_dataset(store, tmp_path / "reward.yaml", out=tmp_path, config=config)
+
+
+def test_shards_may_be_stored_as_float16_in_parts_with_stated_licences(tmp_path, logs):
+    stored = {"observation_dtype": "float16", "part_bytes": 2048, "licences": ("openai_messages=MIT",)}
+    build(tmp_path, logs, "plain")
+    build(tmp_path, logs, "half", replace(HASHING, **stored))
+    wide, half = load_shards(tmp_path / "plain" / "d"), load_shards(tmp_path / "half" / "d")
+    assert len(list((tmp_path / "half" / "d" / "train").glob("observations-*.npy"))) > 1
+    assert np.array_equal(half.observations[:], wide.observations.astype(np.float16).astype(np.float32))
+    assert half.manifest.hash != wide.manifest.hash
+    card = (tmp_path / "half" / "d" / "README.md").read_text("utf-8")
+    assert "| `openai_messages` | 4 | MIT |" in card
+    assert "stored as float16" in card
+    for wrong, said in (("MIT", "FORMAT=LICENCE"), ("openai=MIT", "unknown format 'openai'")):
+        with pytest.raises(UsageError, match=said):
+            build(tmp_path, logs, "wrong", replace(HASHING, licences=(wrong,)))

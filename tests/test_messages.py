@@ -77,9 +77,9 @@ def of_another_layout(folder: Path) -> None:
 
 def run_of_another_dataset(folder: Path) -> None:
     run = {
-        "schema_version": 1,
+        "schema_version": 2,
         "dataset": {"path": "datasets/default", "hash": "0" * 32},
-        "config": {"algo": "cql"},
+        "config": {"algo": "cql", "seed": 0},
         "policies": ["cql"],
     }
     wrote("runs/old/train.json", json.dumps(run))(folder)

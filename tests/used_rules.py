@@ -63,6 +63,7 @@ COMPUTED: dict[str, frozenset[str]] = {
     "span.reason": HANDED_ON,
     "chosen.reason": HANDED_ON,
     "item.reason": HANDED_ON,
+    "row['rule']": HANDED_ON,
 }
 
 

@@ -1,0 +1,135 @@
+"""What a build leaves behind: the manifest, the files that serving needs, and its rows in the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import polars as pl
+
+from logforge.actions import ActionSpace
+from logforge.broken_rows import quarantine_rows
+from logforge.build_config import BuildConfig
+from logforge.build_report import LeftOut
+from logforge.discover import label_of
+from logforge.encoders import Encoder
+from logforge.frames import rows_table
+from logforge.reduce import Pca
+from logforge.reward_model import RewardModel
+from logforge.schemas.episode import Episode
+from logforge.schemas.manifest import EncoderRef, Manifest, SourceRef
+from logforge.schemas.reward import RewardSpec
+from logforge.schemas.tables import QUARANTINE
+from logforge.shard_card import read_licences
+from logforge.states import StateBuilder
+from logforge.store import Store
+
+PACKAGES = (
+    "logforge",
+    "numpy",
+    "onnxruntime",
+    "scikit-learn",
+    "sentence-transformers",
+    "tokenizers",
+    "torch",
+)
+"""Whose versions a manifest names: those that decide the bytes of the vectors."""
+
+
+def manifest_of(
+    store: Store,
+    name: str,
+    episodes: Iterable[Episode],
+    rows: pl.DataFrame,
+    model: RewardModel,
+    config: BuildConfig,
+    space: ActionSpace,
+    encoder: Encoder,
+    pca: Pca,
+    builder: StateBuilder,
+) -> Manifest:
+    """The manifest of a build, without what only the writer of its shards knows."""
+    layout = tuple(builder.layout())
+    used = {episode.episode_id for episode in episodes}
+    sources = store.con.sql(
+        "SELECT e.episode_id, s.sha256, s.format FROM episodes e JOIN sources s USING (source_id)"
+    ).fetchall()
+    return Manifest(
+        dataset=name,
+        actions=space.vocabulary.actions,
+        layout=layout,
+        observation_size=layout[-1].stop,
+        gamma=model.spec.gamma,
+        spec_hash=model.spec.hash,
+        reward=model.record(),
+        config=config.as_dict(),
+        sources=tuple(
+            {SourceRef(sha256, form) for identifier, sha256, form in sources if identifier in used}
+        ),
+        encoder=EncoderRef(encoder.name, encoder.revision, pca.dim, pca.size),
+        mask_kinds=dict(rows.group_by("mask_kind").len().iter_rows()),
+        seed=config.seed,
+        packages={package: found for package in PACKAGES if (found := _version(package))},
+        observation_dtype=config.observation_dtype,
+        licences=read_licences(config.licences),
+    )
+
+
+def serving_files(pca: Pca, space: ActionSpace) -> dict[str, bytes]:
+    """What serving needs besides the manifest to build the same states: the reduction, and the tools of each format."""
+    return {
+        "encoder/pca.npz": pca.to_bytes(),
+        "actions.json": (json.dumps(space.to_dict(), indent=2, sort_keys=True) + "\n").encode(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def replace_rows(
+    store: Store,
+    name: str,
+    frames: Mapping[str, pl.DataFrame],
+    left_out: Mapping[str, LeftOut],
+    failures: pl.DataFrame,
+) -> None:
+    """The dataset's rows in the store's tables, in place of those of its earlier build. `failures` are those of rows set aside."""
+    for table in (*frames, "datasets", "quarantine"):
+        store.con.execute(f"DELETE FROM {table} WHERE dataset = ?", [name])
+    for table, frame in frames.items():
+        store.insert(table, frame.with_columns(dataset=pl.lit(name)))
+    named = set(failures["episode_id"])
+    other = [item.row(name, identifier) for identifier, item in left_out.items() if identifier not in named]
+    store.insert("quarantine", rows_table(QUARANTINE, other))
+    store.insert("quarantine", quarantine_rows(name, failures))
+
+
+def record(
+    store: Store,
+    name: str,
+    manifest: Manifest,
+    folder: Path,
+    config: BuildConfig,
+    reward: str | Path | RewardSpec,
+) -> None:
+    """The dataset in the store's list, with the reward spec's file, on which no hash depends."""
+    home = store.path.parent
+    file = None if isinstance(reward, RewardSpec) else label_of(Path(reward), home)
+    store.con.execute(
+        "INSERT INTO datasets BY NAME SELECT ? AS dataset, ? AS hash, ? AS spec_hash, ? AS config, ? AS created_at, ? AS path",
+        [
+            name,
+            manifest.hash,
+            manifest.spec_hash,
+            json.dumps({**config.as_dict(), "reward": file}, sort_keys=True),
+            datetime.now(UTC).replace(tzinfo=None),
+            label_of(folder, home),
+        ],
+    )
