@@ -46,10 +46,13 @@ types: $(STAMP)  ## mypy, strict
 bench: $(STAMP)  ## speed and memory, as ratios against a reference in the same run
 	$(BIN)/python -m benchmarks
 
+closed-loop: $(STAMP)  ## simulate, learn and play, ten fresh seeds; writes docs/benchmarks/closed-loop.md
+	$(BIN)/python -m benchmarks.closed_loop
+
 docs: $(STAMP)  ## write the generated pages again (docs/cli.md, docs/tables.md)
 	$(BIN)/python docs/generate.py
 
 format: $(STAMP)  ## let ruff format and mend
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-.PHONY: help setup demo test lint types bench docs format
+.PHONY: help setup demo test lint types bench closed-loop docs format

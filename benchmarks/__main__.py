@@ -15,7 +15,7 @@ def main() -> None:
     names = sys.argv[1:] or sorted(
         p.stem
         for p in here.glob("*.py")
-        if p.stem not in ("__init__", "__main__", "measure", "made", "reward_loops")
+        if p.stem not in ("__init__", "__main__", "measure", "made", "reward_loops", "closed_loop")
     )
     rows = []
     for name in names:

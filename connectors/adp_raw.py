@@ -179,7 +179,8 @@ def _add_screens(builder: EpisodeBuilder, row: dict[str, Any], locator: str) -> 
     """Goal, first screen, then each action with the screen it led to. True when no screen is missing."""
     actions, screens = row["actions"], row[_SCREENS]
     wishes = row["step_instructions"] if isinstance(row.get("step_instructions"), list) else []
-    builder.message("user", text_or_none(row.get("goal")), at(locator, "/goal"))
+    if "goal" in row:
+        builder.message("user", text_or_none(row["goal"]), at(locator, "/goal"))
     if screens:
         builder.message("user", canonical(screens[0]), at(locator, f"/{_SCREENS}/0"))
     for index, action in enumerate(actions):

@@ -189,3 +189,13 @@ def test_a_session_whose_number_has_thousands_of_digits_continues_nothing(tmp_pa
 def test_a_mapping_of_nothing_but_brackets_is_refused_at_once():
     with limited(5), pytest.raises(SpecError, match="nested too deeply"):
         parse_mapping("name: x\nmessages: " + "[" * 20_000, "map.yaml")
+
+
+def test_a_goal_that_is_not_there_is_no_message(tmp_path):
+    rows = fixture("adp_raw/androidcontrol.json")
+    del rows[0]["goal"]
+    path = tmp_path / "androidcontrol.json"
+    path.write_text(json.dumps(rows))
+    for episode in episodes_in(read(path, "adp_raw")):
+        for message in episode.messages:
+            resolve(path, message.locator, "log")
