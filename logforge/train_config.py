@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -73,11 +73,6 @@ class TrainConfig:
     def seeds(self) -> tuple[int, ...]:
         """One per member."""
         return tuple(range(self.seed, self.seed + self.members))
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Every setting."""
-        return tuple(field.name for field in fields(cls))
 
 
 _SHARES = frozenset({"threshold", "expectile", "target_rate"})

@@ -13,7 +13,7 @@ import importlib.metadata
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -212,23 +212,8 @@ def _q_metrics(
 
 def _episodes(shard: Shard, keep: NDArray[np.bool_]) -> Shard:
     """The same shard with some of its episodes only."""
-    steps, rows = (
-        np.repeat(keep, np.diff(offsets)) for offsets in (shard.episode_offsets, shard.observation_offsets)
-    )
-    lengths = np.diff(shard.episode_offsets)[keep]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    by_step = ("actions", "rewards", "terminals", "timeouts", "returns", "propensities", "weights")
-    return replace(
-        shard,
-        **{name: getattr(shard, name)[steps] for name in by_step},
-        observations=shard.observations[rows],
-        masks=shard.masks[rows],
-        success=shard.success[keep],
-        groups=shard.groups[keep],
-        augmented=shard.augmented[keep],
-        episode_offsets=offsets,
-        observation_offsets=offsets + np.arange(len(offsets)),
-    )
+    chosen = shard.only(keep)
+    return replace(shard, **{field.name: getattr(chosen, field.name) for field in fields(SplitArrays)})
 
 
 def _validation(folder: Path) -> Shard | None:

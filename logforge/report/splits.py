@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logforge.report.context import Context
-from logforge.report.section import Finding, Number, Section, numbers_of, plain, stacked, table_of
+from logforge.report.section import Finding, Number, Query, Section, numbers_of, plain, stacked, table_of
 from logforge.split_report import TaskLeak, task_leak
 from logforge.splits import PROOF
 
@@ -36,8 +36,24 @@ def measure(context: Context) -> Section:
     """The proof, run again on what the store holds now."""
     proof, sizes = context.ask("proof", _PROOF), context.ask("sizes", _SIZES)
     groups, reasons = context.ask("groups", _GROUPS), context.ask("reasons", _REASONS)
-    leak = _leak(context)
-    numbers = (
+    return Section(
+        "splits",
+        "Split proof",
+        "Episodes that belong together are on one side. The proof is a query that shares no code with the splitting: it has no rows.",
+        (proof, sizes, groups, reasons),
+        _numbers(proof, groups, _leak(context)),
+        (
+            table_of(proof, "What crosses"),
+            table_of(sizes, "By split"),
+            table_of(reasons, "What joined groups"),
+        ),
+        (stacked(sizes, "split", ("success", "failure", "unknown"), "Episodes by split and outcome"),),
+        tuple(_findings(proof, sizes)),
+    )
+
+
+def _numbers(proof: Query, groups: Query, leak: TaskLeak) -> tuple[Number, ...]:
+    return (
         Number(
             "crossing",
             "keys in two splits, or episodes in none",
@@ -70,6 +86,9 @@ def measure(context: Context) -> Section:
             percent=True,
         ),
     )
+
+
+def _findings(proof: Query, sizes: Query) -> list[Finding]:
     shares = [row["success_rate"] for row in sizes.dicts() if row["success_rate"] is not None]
     findings = [
         Finding(
@@ -87,20 +106,7 @@ def measure(context: Context) -> Section:
     missing = {"train", "validation", "test"} - {row["split"] for row in sizes.dicts() if row["used"]}
     if missing:
         findings.append(Finding("alarm", f"no episode in {', '.join(sorted(missing))}"))
-    return Section(
-        "splits",
-        "Split proof",
-        "Episodes that belong together are on one side. The proof is a query that shares no code with the splitting: it has no rows.",
-        (proof, sizes, groups, reasons),
-        numbers,
-        (
-            table_of(proof, "What crosses"),
-            table_of(sizes, "By split"),
-            table_of(reasons, "What joined groups"),
-        ),
-        (stacked(sizes, "split", ("success", "failure", "unknown"), "Episodes by split and outcome"),),
-        tuple(findings),
-    )
+    return findings
 
 
 def _leak(context: Context) -> TaskLeak:
