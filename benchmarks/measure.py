@@ -44,7 +44,8 @@ def alternating(*calls: Callable[[], object], repeats: int = 3) -> list[float]:
 
 
 class Run(NamedTuple):
-    """An ingest in a process of its own: how long it took (seconds), and the most memory it and its workers held (MB)."""
+    """An ingest in a process of its own: how long it took (seconds), what it and its helpers used of the processors from start
+    to end, and the most memory they held (MB)."""
 
     seconds: float
     cpu_seconds: float
@@ -53,10 +54,10 @@ class Run(NamedTuple):
 
 _INGEST = """
 import json, sys, time
-from logforge.ingestion import ingest
-from logforge.store import Store
-store, logs, options = json.loads(sys.argv[1])
 if __name__ == "__main__":
+    from logforge.ingestion import ingest
+    from logforge.store import Store
+    store, logs, options = json.loads(sys.argv[1])
     threads = options.pop("threads", None)
     with Store(store) as opened:
         if threads:
@@ -68,33 +69,36 @@ if __name__ == "__main__":
 
 
 def ingest_alone(store: Path, logs: Path, **options: object) -> Run:
-    """Ingest in a fresh process. `threads` is DuckDB's number of threads, the other options are those of `ingest`."""
+    """Ingest in a fresh process, as the command line does (its reading processes import no more than they need).
+
+    `threads` is DuckDB's number of threads, the other options are those of `ingest`.
+    """
     script = store.with_suffix(".run.py")
     script.write_text(_INGEST)
     given = json.dumps([str(store), str(logs), options])
-    before = os.times()
     with subprocess.Popen(
         [sys.executable, str(script), given], stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        peak = 0.0
+        peak = cpu = 0.0
         while process.poll() is None:
-            peak = max(peak, _resident_mb(process.pid))
+            held, used = _session(process.pid)
+            peak, cpu = max(peak, held), max(cpu, used)
             time.sleep(0.02)
         assert process.stdout is not None
         said = process.stdout.read()
     if process.returncode:
         raise RuntimeError(f"the ingest ended with {process.returncode}")
-    after = os.times()
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return Run(float(said), cpu, peak)
 
 
-def _resident_mb(session: int) -> float:
-    """Memory of all processes of a session, shared pages counted once for each."""
-    total = 0
+def _session(session: int) -> tuple[float, float]:
+    """Memory of all processes of a session in MB, shared pages counted once for each, and CPU seconds, ended ones included."""
+    pages = ticks = 0
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with suppress(OSError):
-                if int((folder / "stat").read_text().rpartition(")")[2].split()[3]) == session:
-                    total += int((folder / "statm").read_text().split()[1])
-    return total * os.sysconf("SC_PAGE_SIZE") / 1e6
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == session:
+                    ticks += sum(map(int, fields[11:15]))
+                    pages += int((folder / "statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6, ticks / os.sysconf("SC_CLK_TCK")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
 from pathlib import Path
 
 from benchmarks.made import write_arrays, write_lines
-from benchmarks.measure import Result, ingest_alone
+from benchmarks.measure import Result, Run, ingest_alone
 
 MESSAGES = 600_000
 REPEATS = 3
@@ -26,14 +25,20 @@ def run() -> list[Result]:
 def _compared(logs: Path, name: str, messages: int) -> Result:
     alone, both = [], []
     for number in range(REPEATS):
-        alone.append(ingest_alone(logs.with_name(f"{logs.name}{number}-1.duckdb"), logs, threads=1).seconds)
-        both.append(ingest_alone(logs.with_name(f"{logs.name}{number}-2.duckdb"), logs, workers=2).seconds)
-    one, two = statistics.median(alone), statistics.median(both)
+        alone.append(ingest_alone(logs.with_name(f"{logs.name}{number}-1.duckdb"), logs, threads=1))
+        both.append(ingest_alone(logs.with_name(f"{logs.name}{number}-2.duckdb"), logs, workers=2))
+    one, two = _middle(alone), _middle(both)
+    ratio = one.seconds / two.seconds
     return Result(
         f"two workers, {name}, {messages:,} messages (load {os.getloadavg()[0]:.1f})",
-        f"{two:.1f} s",
-        f"one {one:.1f} s",
-        one / two,
+        f"{two.seconds:.1f} s ({two.cpu_seconds:.1f} CPU s, {two.peak_mb:.0f} MB)",
+        f"one {one.seconds:.1f} s ({one.cpu_seconds:.1f} CPU s)",
+        ratio,
         "≥ 1.7",
-        one / two >= 1.7,
+        ratio >= 1.7,
     )
+
+
+def _middle(runs: list[Run]) -> Run:
+    """The run of median length."""
+    return sorted(runs)[len(runs) // 2]

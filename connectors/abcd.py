@@ -24,6 +24,7 @@ class Abcd:
     version = 2
     record = "one conversation (an array element, a line or the document)"
     fills: tuple[str, ...] = ()
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """Conversations have a convo_id, the original turns and their delexicalised form."""

@@ -56,6 +56,7 @@ class AdpStd:
     version = 2
     record = "one trajectory: an array element or a line"
     fills = ("outcome", "rewards", "tools", "thoughts")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """Rows whose content is made of actions and observations that name their class."""

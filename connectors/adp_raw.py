@@ -45,6 +45,7 @@ class AdpRaw:
     version = 2
     record = "one row: a run, a conversation or a demonstration"
     fills = ("outcome", "tools", "thoughts")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """One of the four shapes; messages with structured calls are not among them."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from logforge.connectors.rejects import at, excerpt, malformed, too_deep
-from logforge.connectors.source import BOM, Source
+from logforge.connectors.source import BOM, NeedsWhole, Source, Span
 from logforge.schemas.episode import Reading
 
 __all__ = [
@@ -21,7 +21,9 @@ __all__ = [
     "Connector",
     "Container",
     "Head",
+    "NeedsWhole",
     "Source",
+    "Span",
     "TakesCompanions",
     "at",
     "excerpt",
@@ -69,6 +71,9 @@ class Connector(Protocol):
     `fills` names what its logs may hold besides messages and steps: outcome (success), score, rewards (per step),
     propensities, tools (those offered), thoughts, tokens, cost (in US dollars), latency (of calls),
     times.
+
+    One that has `splittable = True` too gives of JSON lines the same readings when it reads them in parts, each a source
+    with a `span`, or raises NeedsWhole there. A long file is then read by several processes.
     """
 
     name: str

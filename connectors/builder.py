@@ -16,6 +16,7 @@ from logforge.connectors.arguments import Parsed
 from logforge.connectors.arguments import parse_arguments as parse_arguments  # connectors import it from here
 from logforge.connectors.base import excerpt
 from logforge.connectors.jsontext import canonical
+from logforge.connectors.open_calls import OpenCalls
 from logforge.connectors.outcome import asks_user, classify_result
 from logforge.connectors.policies import policy_name, prompt_version
 from logforge.connectors.tool_names import meant, tool_action
@@ -98,8 +99,7 @@ class EpisodeBuilder:
         self.rejects: list[Reject] = []
         self._steps: list[_Open] = []
         self._results: dict[int, _Result] = {}
-        self._unanswered: dict[str, list[int]] = {}
-        self._waiting: list[int] = []
+        self._open = OpenCalls()
         self._states: dict[int, ResultStatus] = {}
         self._groups = 0
         self._offered: list[str] | None = None
@@ -150,7 +150,7 @@ class EpisodeBuilder:
                 )
             )  # fmt: skip
             return position
-        self._waiting = []
+        self._open.turn()
         group = None
         if len(calls) > 1:
             group, self._groups = self._groups, self._groups + 1
@@ -187,9 +187,7 @@ class EpisodeBuilder:
                 propensity,
             )
         )
-        self._waiting.append(index)
-        if call.call_id is not None:
-            self._unanswered.setdefault(call.call_id, []).append(index)
+        self._open.add(index, call.call_id)
 
     def result(
         self,
@@ -209,7 +207,7 @@ class EpisodeBuilder:
         flag and `status` its own verdict, where it has them. False: no call takes it; the answer is then a rejected
         part and no message.
         """
-        index = self._take(call_id)
+        index = self._open.take(call_id)
         if index is None:
             self.rejects.append(
                 Reject(
@@ -232,33 +230,11 @@ class EpisodeBuilder:
     def _why_orphan(self, call_id: str | None) -> str:
         if call_id is None:
             return "no call id, and no call of the latest turn is open"
-        return f"call id {call_id!r}" + (" has its result already" if call_id in self._unanswered else "")
-
-    def _take(self, call_id: str | None) -> int | None:
-        if call_id is not None:
-            index = self._nearest(self._unanswered.get(call_id))
-        else:
-            index = self._waiting[0] if self._waiting else None
-            if index is not None and (own_id := self._steps[index].call_id) is not None:
-                self._unanswered[own_id].remove(index)
-        if index is not None and index in self._waiting:
-            self._waiting.remove(index)
-        return index
-
-    def _nearest(self, open_calls: list[int] | None) -> int | None:
-        """The first open call of the latest turn that has one: ids repeat between turns, and even within one."""
-        if not open_calls:
-            return None
-        if len(open_calls) == 1:
-            return open_calls.pop()
-        turn = self._steps[open_calls[-1]].position
-        index = next(i for i in open_calls if self._steps[i].position == turn)
-        open_calls.remove(index)
-        return index
+        return f"call id {call_id!r}" + (" has its result already" if self._open.knows(call_id) else "")
 
     def also_answers(self, call_id: str | None) -> bool:
         """The result just added answers this call too (one result message may name several calls)."""
-        index = self._take(call_id)
+        index = self._open.take(call_id)
         if index is None or not self._results:
             return False
         self._results[index] = next(reversed(self._results.values()))

@@ -129,10 +129,11 @@ class CallOrder(EpisodeBuilder):
 
     def open_calls(self) -> list[tuple[int, str]]:
         """Step and action of the latest turn's calls that have no result yet, in order."""
-        return [(index, self._steps[index].action) for index in self._waiting]
+        return [(index, self._steps[index].action) for index in self._open.waiting]
 
     def answer_next(self, index: int) -> None:
         """The next result without an id is that of this open call."""
-        if index in self._waiting:
-            self._waiting.remove(index)
-            self._waiting.insert(0, index)
+        waiting = self._open.waiting
+        if index in waiting:
+            waiting.remove(index)
+            waiting.insert(0, index)

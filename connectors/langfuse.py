@@ -116,8 +116,9 @@ def _export_of(path: Path) -> list[Path]:
         stems = ("observations", "scores", "traces")
         files = [file for stem in stems for file in sorted(folder.glob(f"{stem}*")) if file.is_file()]
     files = [file for file in files if file.suffix in _SUFFIXES]
-    # one look into each file: other tools name their tables so too
-    return files if all(_speaks(file) for file in files) else []
+    # One look into each file: other tools name their tables so too, and an hour without traces leaves an empty file.
+    files = [file for file in files if _speaks(file)]
+    return files if path in files else []
 
 
 def _speaks(path: Path) -> bool:

@@ -25,6 +25,7 @@ class LlamaFactory:
     version = 2
     record = "one conversation (a line, an array element or the document)"
     fills = ("tools", "thoughts")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """Rows whose messages have a content of typed blocks with a value."""
@@ -63,7 +64,8 @@ class _Blocks:
 
     def _add(self, block: Any, where: str, rejects: list[Reject]) -> None:
         kind = block.get("type") if isinstance(block, dict) else None
-        value, place = (block.get("value") if kind is not None else None), f"{where}/value"
+        value = block.get("value") if kind is not None else None
+        place = f"{where}/value" if kind is not None and "value" in block else where
         if kind == "tool_call":
             self.called = True
             call = call_of(value, place, rejects)

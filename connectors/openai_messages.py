@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from logforge.connectors.base import Head, Source, at
+from logforge.connectors.base import Head, NeedsWhole, Source, at
 from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id, parse_arguments
 from logforge.connectors.content import bad_part, first_text, micros, read_content, text_of, text_or_none
 from logforge.connectors.dialogue import add_history
@@ -38,9 +38,10 @@ class OpenAIMessages:
     """Rows with a `messages` list."""
 
     name = "openai_messages"
-    version = 3
+    version = 4
     record = "one conversation (a line, an array element or the document), or one line where lines are single messages"
     fills = ("outcome", "score", "rewards", "propensities", "tools", "thoughts", "times")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """Rows whose `messages` have roles. Not those of formats that only look alike or write their calls as text."""
@@ -72,6 +73,8 @@ class OpenAIMessages:
         def row(value: Any, locator: str) -> Iterator[Reading]:
             if not sessions.add(value, locator):
                 yield from self._row(value, locator)
+            elif source.span:
+                raise NeedsWhole
 
         for reading in read_rows(source, row):
             sessions.cut = isinstance(reading, Reject) and reading.rule == "malformed_record"
@@ -336,7 +339,8 @@ def _add_call(calls: list[Call], call: Any, where: str, rejects: list[Reject]) -
     name = inner.get("name") if not isinstance(function, str) else function
     if isinstance(name, str) and name:
         arguments = inner.get("arguments", inner.get("args"))
-        calls.append(Call(name, arguments, text_or_none(call.get("id")), where))
+        proposed = first_text(call, "proposed_action") if isinstance(call, dict) else None
+        calls.append(Call(name, arguments, text_or_none(call.get("id")), where, proposed))
     else:
         rejects.append(bad_part(where, "tool call without a name", "nameless_call", call))
 

@@ -7,7 +7,7 @@ observation instead of a flat list. Events of the SDK (1.x), which name their `k
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from logforge.connectors.base import Head, Source, at
@@ -20,6 +20,7 @@ from logforge.connectors.openhands_sdk import SdkRun, is_sdk_event
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
 from logforge.schemas.episode import Episode, Reading, Reject
 
+_NO_EVENT = "neither an action nor an observation"
 _SDK = re.compile(rb'"kind"\s*:\s*"(?:SystemPrompt|Message|Action|Observation|ConversationStateUpdate)Event"')
 _ALONE = re.compile(r"event-\d+-")
 """How the SDK names a file of one event. Each such file for itself is no run."""
@@ -42,27 +43,30 @@ class OpenHandsEvents:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode, and one for each agent that was delegated to."""
-        run: Run | SdkRun = Run()
+        events: list[tuple[Any, str]] = []
         cut = False
-        events: list[Any] = []
 
         def row(event: Any, locator: str) -> Iterator[Reading]:
-            nonlocal run
-            if not _is_event(event):
-                yield reject(locator, "neither an action nor an observation", "", event)
-                return
-            if not events:
-                run = _run_of(event)
-            events.append(event)
-            run.add(event, locator if "#" in locator else f"{locator}#")
+            if _is_event(event):
+                events.append((event, locator))
+            else:
+                yield reject(locator, _NO_EVENT, "", event)
 
         for reading in read_rows(source, row):
             cut = isinstance(reading, Reject) and reading.rule == "malformed_record"
             yield reading
+        run = _run_of(event for event, _ in events)
+        taken = []
+        for event, locator in events:
+            if _takes(run, event):
+                taken.append(event)
+                run.add(event, locator if "#" in locator else f"{locator}#")
+            else:
+                yield reject(locator, _NO_EVENT, "", event)
         run.close()
-        if events:
+        if taken:
             error = "the log is cut off" if cut else None
-            yield from _episodes(self.name, run, _identity(self.name, events), error=error)
+            yield from _episodes(self.name, run, _identity(self.name, taken), error=error)
 
 
 class OpenHandsOutput:
@@ -72,6 +76,7 @@ class OpenHandsOutput:
     version = 2
     record = "one row: a run on one instance"
     fills = ("outcome", "tools", "thoughts", "tokens", "cost", "latency", "times")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """A row with a history of events and the instance or the issue it worked on."""
@@ -89,14 +94,13 @@ class OpenHandsOutput:
         if not isinstance(history, list):
             yield reject(locator, "no list `history` of events", "", row)
             return
-        run = _run_of(history[0] if history else None)
-        for event, where in _flat(history, at(locator, "/history")):
-            if _is_event(event):
+        events = list(_flat(history, at(locator, "/history")))
+        run = _run_of(event for event, _ in events)
+        for event, where in events:
+            if _takes(run, event):
                 run.add(event, where)
             else:
-                run.builder.rejects.append(
-                    bad_part(where, "neither an action nor an observation", "bad_event", event)
-                )
+                run.builder.rejects.append(bad_part(where, _NO_EVENT, "bad_event", event))
         run.close()
         run.locator = locator
         yield from _episodes(self.name, run, content_id(self.name, row), row, error=_error(row))
@@ -110,12 +114,21 @@ def _identity(name: str, events: list[Any]) -> str:
 
 
 def _is_event(event: Any) -> bool:
-    named = isinstance(event, dict) and any(isinstance(event.get(k), str) for k in ("action", "observation"))
-    return named or is_sdk_event(event)
+    return _is_named(event) or is_sdk_event(event)
 
 
-def _run_of(first: Any) -> Run | SdkRun:
-    return SdkRun() if is_sdk_event(first) else Run()
+def _is_named(event: Any) -> bool:
+    return isinstance(event, dict) and any(isinstance(event.get(k), str) for k in ("action", "observation"))
+
+
+def _run_of(events: Iterable[Any]) -> Run | SdkRun:
+    """What most of the events speak: one that is damaged may look like one of the other kind."""
+    sdk = [is_sdk_event(event) for event in events if _is_event(event)]
+    return SdkRun() if 2 * sum(sdk) > len(sdk) else Run()
+
+
+def _takes(run: Run | SdkRun, event: Any) -> bool:
+    return is_sdk_event(event) if isinstance(run, SdkRun) else _is_named(event)
 
 
 def _flat(history: list[Any], where: str) -> Iterator[tuple[Any, str]]:

@@ -41,6 +41,7 @@ class RatedChat:
     version = 2
     record = "one chat (a line, an array element or the document)"
     fills = ("outcome", "score", "rewards", "times")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """A rating beside a chat, or beside a question and its answer; a list of roles and contents may have none."""

@@ -109,7 +109,8 @@ def _lines(source: Source) -> list[Line]:
         except UnicodeDecodeError as error:
             torn = number == len(pieces) and error.reason == "unexpected end of data"
             text, is_text = data[: error.start].decode("utf-8"), torn
-        found.append(Line(number, _ANSI.sub("", text.removesuffix("\r")), is_text))
+        text = text.removesuffix("\r")
+        found.append(Line(number, _ANSI.sub("", text) if "\x1b" in text else text, is_text))
     return found
 
 
@@ -141,14 +142,15 @@ class _Reader:
     def feed(self, line: Line, *, in_prompt: bool) -> None:
         """Take one line."""
         block = self.blocks[-1] if self.blocks and not self.blocks[-1].closed else None
+        blank = not line.text.strip()
         if in_prompt:
             self._close(block)
             self._prompt.append(line)
-        elif not self._heading(line.text, block):
-            label = _LABEL.match(line.text)
+        elif blank or not self._heading(line.text, block):
+            label = None if blank else _LABEL.match(line.text)
             if label is None or not self._labelled(line, label, block):
                 self._text(line, block)
-        self._blank = not line.text.strip()
+        self._blank = blank
 
     def _heading(self, text: str, block: Block | None) -> bool:
         """A line that is no part of any block: trial and section headings, rules between blocks, a chain's begin and end."""

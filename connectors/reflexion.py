@@ -64,6 +64,7 @@ class ReflexionProg:
     version = 2
     record = "one task: a line"
     fills = ("outcome", "thoughts")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """Rows with a prompt, a solution and a verdict on it."""

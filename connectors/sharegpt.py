@@ -34,6 +34,7 @@ class ShareGPT:
     version = 2
     record = "one conversation (an array element, a line or the document)"
     fills = ("outcome", "tools")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """Rows whose `conversations` have from and value, and no calls written into their texts."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import islice
 from math import inf
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from logforge.connectors import jsontext
 from logforge.connectors.brackets import BLOCK, Piece, pieces
@@ -28,6 +28,18 @@ MAX_RECORD = 256 << 20
 """Bytes that a line, an element of an array or a document may have, unless one says otherwise."""
 
 
+class Span(NamedTuple):
+    """Whole lines of a file: the bytes from `begin` to before `end`, and the number of the first line among them."""
+
+    begin: int
+    end: int
+    first: int
+
+
+class NeedsWhole(Exception):
+    """A line says nothing without others, so that its source cannot be read in parts."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A file to read: where it is, and the name its locators carry."""
@@ -38,6 +50,8 @@ class Source:
     """Further files of the same source, as the connector's `companions` named them."""
     max_record: int = MAX_RECORD
     """Bytes that one record may have; a longer one is set aside, unread."""
+    span: Span | None = None
+    """The lines to read, when others read the rest of the file."""
 
     @property
     def place(self) -> PurePath:
@@ -70,8 +84,10 @@ class Source:
 
         Only `\\n` ends a line; a BOM and the blanks around a line are dropped.
         """
+        begin, end, first = self.span or (0, inf, 1)
         with self.path.open("rb") as file:
-            for number, (line, size) in enumerate(_lines(file, self.max_record), 1):
+            file.seek(begin)
+            for number, (line, size) in enumerate(_lines(file, self.max_record, end - begin), first):
                 if size > self.max_record:
                     yield number, too_long(f"{self.label}:{number}", "line", size, self.max_record, line)
                     continue
@@ -87,7 +103,7 @@ class Source:
         A line that is no JSON comes as a Reject; so does a document that is no JSON as a whole. A damaged array still
         gives the elements that are whole. Of an array only one element is held at a time.
         """
-        if self._is_lines():
+        if self.span or self.is_lines():
             yield from self._line_values()
         elif self.first_byte() == b"[":
             yield from self._elements()
@@ -108,7 +124,7 @@ class Source:
         if self.first_byte() != b"{":
             return None
         if self._has_second_line(within=inf):
-            return None if self._is_lines() else f"{self.label}#"
+            return None if self.is_lines() else f"{self.label}#"
         with self.path.open("rb") as file:
             breaks = file.read(self.start).count(b"\n")
             return f"{self.label}:{breaks + 1}"
@@ -147,7 +163,7 @@ class Source:
             file.seek(self.start)
             return file.read(1)
 
-    def _is_lines(self) -> bool:
+    def is_lines(self) -> bool:
         """JSON lines, when one of the first lines is a JSON value on its own; else one value over several lines.
 
         Several, because the first may be damaged. A document's later lines can be values on their own by chance, so then
@@ -199,9 +215,10 @@ class Source:
                 yield where, malformed(where, error, line)
 
 
-def _lines(file: BinaryIO, limit: int) -> Iterator[tuple[bytes, int]]:
-    """Each line and how many bytes it has without its line break; of a line beyond the limit only the beginning."""
-    while part := file.readline(BLOCK):
+def _lines(file: BinaryIO, limit: int, length: float) -> Iterator[tuple[bytes, int]]:
+    """Each line that begins within so many bytes, and how many bytes it has without its line break; of a line beyond the
+    limit only the beginning."""
+    while length > 0 and (part := file.readline(BLOCK)):
         parts, size = [part], len(part)
         while len(part) == BLOCK and part[-1:] != b"\n":
             part = file.readline(BLOCK)
@@ -210,6 +227,7 @@ def _lines(file: BinaryIO, limit: int) -> Iterator[tuple[bytes, int]]:
                 parts.append(part)
             else:
                 del parts[1:]
+        length -= size
         yield b"".join(parts), size - (part[-1:] == b"\n")
 
 

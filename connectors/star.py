@@ -38,6 +38,7 @@ class Star:
     version = 2
     record = "one dialogue: the document"
     fills = ("outcome", "thoughts", "times")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """A dialogue has an id, events and a scenario."""

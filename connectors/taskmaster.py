@@ -31,6 +31,7 @@ class Taskmaster4:
     version = 2
     record = "one dialogue (an array element, a line or the document)"
     fills: tuple[str, ...] = ()
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """Rows with a conversation_id and utterances with a speaker and a text."""
@@ -141,6 +142,7 @@ class TaskmasterReward:
     version = 3
     record = "one judged answer (an array element, a line or the document)"
     fills = ("outcome", "rewards")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """Rows with a conversation_id, a context, a generation and a reward."""

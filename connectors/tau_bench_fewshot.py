@@ -29,6 +29,7 @@ class TauBenchFewshot:
     version = 2
     record = "one line: a dialogue"
     fills: tuple[str, ...] = ()
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """Lines with `messages_display` and no messages."""

@@ -37,6 +37,7 @@ class Trl:
     version = 2
     record = "one row (a line, an array element or the document)"
     fills = ("outcome", "score", "tools")
+    splittable = True
 
     def sniff(self, head: Head) -> float:
         """A prompt with a completion, or two answers to choose from; answers without a prompt must be messages."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from logforge import connectors
+from logforge.connectors.base import NeedsWhole
 from logforge.connectors.mapping import load_mapping
 from logforge.containers import Limits
+from logforge.crew import QUEUED, Crew, Task
 from logforge.danger import Dangers
 from logforge.discover import Found, Verdict, check_paths, find, found_again, same_place, sha256_of
 from logforge.forgetting import complete
@@ -24,13 +23,22 @@ from logforge.forgotten import keys_in
 from logforge.frames import concat, rows_table
 from logforge.ingest_report import IngestReport, report_of
 from logforge.known import Known, source_id_of
-from logforge.memory import collect_seldom, few_collections
+from logforge.memory import few_collections
 from logforge.ownership import Orphan, orphans, remove_sources, resolve
 from logforge.packed import Unpacker, discard, withheld
+from logforge.parts import in_parts
 from logforge.progress import Tick, silent
-from logforge.reading import Chunk, Group, Job, ReadOptions, SourceReading, read_lazily, read_together
+from logforge.reading import (
+    Chunk,
+    Group,
+    Job,
+    ReadOptions,
+    SourceReading,
+    prepare,
+    read_lazily,
+    read_together,
+)
 from logforge.resumed import settle
-from logforge.schemas.errors import StoreError
 from logforge.schemas.tables import QUARANTINE, SOURCES
 from logforge.secret_hashes import store_key
 from logforge.store import Store, own_files
@@ -46,11 +54,15 @@ GROUP_BYTES = 4 << 20
 """Small sources are read together up to this size."""
 GROUP_SOURCES = 250
 """Or this number."""
+_AHEAD = COMMIT_BYTES + QUEUED * GROUP_BYTES
+"""What may be read before its turn, for each helping process."""
 _SETTINGS = {"checkpoint_threshold": "200MB", "memory_limit": "128MB"}
 """DuckDB's while it ingests. Small checkpoints rewrite the file again and again, none at all keeps every committed row in
 memory; without a limit DuckDB takes four fifths of the machine's."""
-POOL_BYTES = 128 << 20
-"""Less than this in all is read without worker processes: starting them would cost more."""
+_SHARING = {"threads": "1"}
+"""DuckDB's while other processes read: more threads take their cores from them, and do the same work with more effort."""
+POOL_BYTES = 64 << 20
+"""Less than this in all is read by one process: starting another takes as long as reading a third of it."""
 
 
 def read_options(
@@ -91,7 +103,7 @@ def ingest(
     `format` forces a connector by name; `mapping` is a YAML file that describes a shape of your own. `strict_arguments`
     refuses to mend damaged arguments and names. `redact` takes secrets out of all text before it is stored; `danger` lists
     further dangerous tools (`KIND=PATTERN`, or `none` to leave the built-in list out). `limits` say how far a packed file may unfold. `workers` is the number of
-    reading processes; more than one needs the caller's `if __name__ == "__main__":` guard, as every process pool does.
+    reading processes, this one among them; more than one needs the caller's `if __name__ == "__main__":` guard, as every process pool does.
     Raises UnknownName for an unknown format, SpecError for a wrong mapping, InputError for a path that does not exist,
     StoreError when the store cannot be written. Bad input never raises: it is quarantined.
     """
@@ -104,16 +116,20 @@ def ingest(
     found = [item for item in find(paths, store.path.parent) if item.path not in own]
     fresh: list[Job] = []
     kept_as_is: set[str] = set()
-    for index, item in enumerate(found):
-        job = _job(item, options, progress, index, len(found))
-        if known.unchanged(job):
-            kept_as_is.add(job.source_id)
-        else:
+    with room_beside(store.path) as room, Crew(workers, partial(prepare, redact), room) as crew:
+        size = 0
+        for index, item in enumerate(found):
+            job = _job(item, options, progress, index, len(found))
+            if known.unchanged(job):
+                kept_as_is.add(job.source_id)
+                continue
             fresh.append(job)
-    kept_as_is |= {member for archive in kept_as_is for member in known.members.get(archive, ())}
-    with room_beside(store.path) as room:
+            size += job.size
+            if size >= POOL_BYTES:
+                crew.start()  # it takes a second, in which the rest is looked at
+        kept_as_is |= {member for archive in kept_as_is for member in known.members.get(archive, ())}
         unpacker = Unpacker(room, known)
-        done = _read_and_store(store, fresh, workers, progress, options, unpacker)
+        done = _read_and_store(store, fresh, crew, progress, options, unpacker)
     with store.settings(**_SETTINGS):
         return report_of(store, sorted(done), sorted((kept_as_is | unpacker.unchanged) - done))
 
@@ -142,9 +158,9 @@ def read_again(
         options = made if settings is None else ReadOptions.of(settings, made.mapping)
         options = replace(options, format=format or options.format, forgotten=forgotten, secret_key=key)
         jobs.append(_job(item, options, progress, index, len(here)))
-    with room_beside(store.path) as room:
+    with room_beside(store.path) as room, Crew(workers, partial(prepare, made.redact), room) as crew:
         unpacker = Unpacker(room, Known.of(store), again=True)
-        read = _read_and_store(store, jobs, workers, progress, made, unpacker)
+        read = _read_and_store(store, jobs, crew, progress, made, unpacker)
     _remove_entered(store, sources, read)
     return read
 
@@ -158,10 +174,10 @@ def _remove_entered(store: Store, labels: Iterable[str], read: set[str]) -> None
 
 
 def _read_and_store(
-    store: Store, jobs: list[Job], workers: int, tick: Tick, options: ReadOptions, unpacker: Unpacker
+    store: Store, jobs: list[Job], crew: Crew, tick: Tick, options: ReadOptions, unpacker: Unpacker
 ) -> set[str]:
     with few_collections(), store.settings(**_SETTINGS):
-        done = _run(store, jobs, workers, tick, options, unpacker)
+        done = _run(store, jobs, crew, tick, options, unpacker)
         store.checkpoint()
     return done
 
@@ -202,7 +218,7 @@ class _Meter:
 
 
 def _run(
-    store: Store, jobs: list[Job], workers: int, tick: Tick, options: ReadOptions, unpacker: Unpacker
+    store: Store, jobs: list[Job], crew: Crew, tick: Tick, options: ReadOptions, unpacker: Unpacker
 ) -> set[str]:
     """Read and store the jobs, then the sources whose copies of ownerless episodes take over. Returns the ids read."""
     done: set[str] = set()
@@ -210,11 +226,14 @@ def _run(
     again: set[str] = set()
     while True:
         meter = _Meter(tick, sum(job.size for job in jobs))
-        for batch in _batches(_read(jobs, workers, unpacker)):
-            _commit(store, batch, meter)
-            done |= {reading.job.source_id for group in batch for reading in group.readings}
-            meter.add(sum(map(_size, batch)), _label(batch))
-            batch.clear()  # stored: nothing is to hold its rows while the next is read
+        if meter.total >= POOL_BYTES:
+            crew.start()
+        with store.settings(**(_SHARING if crew.helpers else {})):
+            for batch in _batches(_read(jobs, crew, unpacker)):
+                _commit(store, batch, meter)
+                done |= {reading.job.source_id for group in batch for reading in group.readings}
+                meter.add(sum(map(_size, batch)), _label(batch))
+                batch.clear()  # stored: nothing is to hold its rows while the next is read
         stale = settle(store)
         tried -= stale - again  # read once more, even when it was read in this run before the others came
         again |= stale
@@ -283,27 +302,21 @@ def _say_gone(store: Store, gone: list[Orphan]) -> None:
         store.insert("quarantine", rows_table(QUARANTINE, rows))
 
 
-def _read(jobs: list[Job], workers: int, unpacker: Unpacker) -> Iterator[Group]:
+def _read(jobs: list[Job], crew: Crew, unpacker: Unpacker) -> Iterator[Group]:
     """The jobs read, in their order; a large source comes unread, the others whole."""
-    groups = _grouped(unpacker.jobs(jobs))
-    many = workers > 1 and sum(job.size for job in jobs) >= POOL_BYTES
-    pool = (
-        ProcessPoolExecutor(workers, get_context("forkserver"), initializer=collect_seldom) if many else None
+    large = partial(_begin, crew=crew)
+    tasks = (
+        Task(large, group[0], group[0].size, here=True)
+        if group[0].size > STREAM_BYTES
+        else Task(read_together, group, sum(job.size for job in group))
+        for group in _grouped(unpacker.jobs(jobs))
     )
-    most = COMMIT_BYTES + 2 * workers * GROUP_BYTES  # read ahead, so that no worker is idle during a commit
-    with pool or nullcontext():
-        waiting: deque[tuple[Future[Group] | Group, int]] = deque()
-        for group in groups:
-            item: Future[Group] | Group
-            if group[0].size > STREAM_BYTES:
-                item = read_lazily(group[0], workers > 1)
-            else:
-                item = pool.submit(read_together, group) if pool else read_together(group)
-            waiting.append((item, sum(job.size for job in group)))
-            while waiting and (pool is None or sum(size for _, size in waiting) > most):
-                yield _ready(waiting.popleft()[0])
-        while waiting:
-            yield _ready(waiting.popleft()[0])
+    return crew.results(tasks, crew.helpers * _AHEAD)
+
+
+def _begin(job: Job, crew: Crew) -> Group:
+    """Begin to read a large source: in parts, or a piece while the piece before is stored."""
+    return in_parts(job, crew, crew.helpers * _AHEAD) or read_lazily(job, overlapping=crew.helpers > 0)
 
 
 def _grouped(jobs: Iterable[Job]) -> Iterator[list[Job]]:
@@ -318,14 +331,6 @@ def _grouped(jobs: Iterable[Job]) -> Iterator[list[Job]]:
         size += job.size
     if group:
         yield group
-
-
-def _ready(item: Future[Group] | Group) -> Group:
-    try:
-        return item.result() if isinstance(item, Future) else item
-    except BrokenProcessPool:
-        reason = "a reading process died (out of memory, or the caller lacks a __main__ guard)"
-        raise StoreError("ingest", reason, "use --workers 1; what was stored so far is whole") from None
 
 
 def _size(group: Group) -> int:
@@ -353,6 +358,14 @@ def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:
 
 def _commit(store: Store, groups: list[Group], meter: _Meter) -> None:
     """Store some sources in one transaction, in place of what they brought before."""
+    try:
+        _store(store, groups, meter)
+    except NeedsWhole:  # a source of a transaction of its own, and nothing of it is stored
+        _store(store, [read_lazily(groups[0].readings[0].job)], meter)
+    discard(reading.job for group in groups for reading in group.readings)
+
+
+def _store(store: Store, groups: list[Group], meter: _Meter) -> None:
     readings = [reading for group in groups for reading in group.readings]
     lost: Counter[str] = Counter()
     stored = 0
@@ -376,7 +389,6 @@ def _commit(store: Store, groups: list[Group], meter: _Meter) -> None:
                 "UPDATE sources SET kept = kept - ?, duplicates = duplicates + ? WHERE source_id = ?",
                 [records, records, source_id],
             )
-    discard(reading.job for reading in readings)
 
 
 def _merged(groups: list[Group]) -> Iterator[Chunk]:

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from logforge.actions import ActionSpace, seen_in
 from logforge.connectors import registry
-from logforge.connectors.base import Connector, Source, TakesCompanions, look
+from logforge.connectors.base import Connector, NeedsWhole, Source, Span, TakesCompanions, look
 from logforge.connectors.tool_names import TOOL_PREFIX
 from logforge.locate import holds, resolve, texts_at
 from logforge.schemas.episode import Episode, Reading, Reject, Step
@@ -69,9 +70,11 @@ class Case:
         """Chance that is the same for each run on this file."""
         return random.Random(f"{self.seed} {self.path.name}")
 
-    def read(self, path: Path, companions: tuple[Path, ...] = (), label: str = LABEL) -> list[Reading]:
-        """Read a file with the connector."""
-        return list(self.connector.read(Source(path, label, companions)))
+    def read(
+        self, path: Path, companions: tuple[Path, ...] = (), label: str = LABEL, span: Span | None = None
+    ) -> list[Reading]:
+        """Read a file with the connector, or some lines of it."""
+        return list(self.connector.read(Source(path, label, companions, span=span)))
 
     def variant(self, data: bytes) -> Path:
         """A file of other content with the same name in a folder of the same name."""
@@ -331,6 +334,31 @@ def _texts(episode: Episode) -> list[tuple[str, str | None]]:
     return [(message.role, message.content) for message in episode.messages]
 
 
+def parts(case: Case) -> Iterator[str]:
+    """Lines that are read in parts give what they give when read at once, if the connector says so (`splittable`)."""
+    if not getattr(case.connector, "splittable", False) or case.shape.kind != "lines":
+        return
+    chance = case.chance()
+    data = case.shape.data() * 2
+    for number in range(case.examples):
+        path = case.variant(damaged(data, chance) if number else data)
+        if Source(path, LABEL).is_lines():
+            spans = _some_spans(path.read_bytes(), chance)
+            try:
+                readings = [reading for span in spans for reading in case.read(path, span=span)]
+            except NeedsWhole:
+                continue
+            if readings != case.read(path):
+                yield f"read in the parts {spans}, {path.read_bytes()[:200]!r} gives other readings than read at once"
+        path.unlink()
+
+
+def _some_spans(data: bytes, chance: random.Random) -> list[Span]:
+    ends = [index + 1 for index, byte in enumerate(data) if byte == ord("\n")]
+    cuts = sorted({0, len(data), *chance.sample(ends, min(len(ends), 3))})
+    return [Span(begin, end, data.count(b"\n", 0, begin) + 1) for begin, end in pairwise(cuts)]
+
+
 def damage(case: Case) -> Iterator[str]:
     """Whatever values and bytes are wrong, nothing raises and what is yielded is sound."""
     chance = case.chance()
@@ -390,6 +418,7 @@ LAWS: dict[str, Law] = {
         torn_tail,
         damage,
         sniffing,
+        parts,
     )
 }
 """Every law that looks at one file, by name; its docstring says it. `hash_seed`, of all files together, comes on top."""

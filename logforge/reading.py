@@ -14,10 +14,11 @@ import msgspec
 import pyarrow as pa
 from pyarrow.lib import ArrowException
 
+from logforge import vendor_secrets
 from logforge.ahead import ahead
 from logforge.connectors import get, registry_version
 from logforge.connectors.arguments import as_logged
-from logforge.connectors.base import Connector, Source, excerpt
+from logforge.connectors.base import Connector, NeedsWhole, Source, Span, excerpt
 from logforge.containers import VERSION as UNPACKING
 from logforge.containers import Limits
 from logforge.danger import Dangers
@@ -26,6 +27,7 @@ from logforge.forgotten import RULE as FORGOTTEN
 from logforge.forgotten import is_forgotten, key_of, names_forgotten
 from logforge.frames import Tables, rows_table, tables_of
 from logforge.hygiene import Hygiene, cleaned
+from logforge.memory import collect_seldom
 from logforge.redaction import rules_version
 from logforge.schemas.episode import Episode, Reading, Reject, Skip
 from logforge.schemas.errors import InputError
@@ -101,7 +103,8 @@ class Job:
 
     What was unpacked of a packed file is read from a private copy in `folder`. `asides` were set aside while unpacking and
     belong to this source's account; `archive` marks an archive's own row, which has nothing else. `replaces` are sources
-    that go when this one is stored, `only` the members to read of an archive.
+    that go when this one is stored, `only` the members to read of an archive. `span` are the lines to read, when the rest of
+    the file is read by other jobs (see logforge/parts.py).
     """
 
     path: Path
@@ -118,6 +121,12 @@ class Job:
     replaces: tuple[str, ...] = ()
     only: frozenset[str] = frozenset()
     folder: Path | None = None
+    span: Span | None = None
+
+    @property
+    def begins(self) -> bool:
+        """It reads the beginning of its source."""
+        return self.span is None or self.span.begin == 0
 
     @property
     def settings(self) -> str:
@@ -158,13 +167,14 @@ class Chunk:
 
 @dataclass
 class SourceReading:
-    """A source being read: iterate over `chunks`, then `counts`, `format` and `connector_version` are complete."""
+    """A source being read: iterate over `chunks`, then the rest is complete. `failed`: what follows in it was not read."""
 
     job: Job
     counts: Counts = field(default_factory=Counts)
     format: str | None = None
     connector_version: int | None = None
     redactions: int = 0
+    failed: bool = False
     chunks: Iterable[Chunk] = ()
 
 
@@ -198,6 +208,14 @@ class _Pile:
         else:
             self.rejects.append((reading, item))
             self.weight += 1
+
+
+def prepare(redact: bool) -> None:
+    """Have a new process ready to read: load the connectors and build the secret scanner."""
+    collect_seldom()
+    registry_version()
+    if redact:
+        vendor_secrets.hits(["a"])
 
 
 def read_source(job: Job) -> SourceReading:
@@ -287,21 +305,24 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
     reading.format, reading.connector_version = connector.name, connector.version
     found = False
     try:
-        for item in connector.read(Source(job.path, job.label, job.companions, options.limits.record)):
+        source = Source(job.path, job.label, job.companions, options.limits.record, job.span)
+        for item in connector.read(source):
             found = True
             yield as_logged(item) if options.strict_arguments and isinstance(item, Episode) else item
+    except NeedsWhole:
+        raise
     except InputError as error:  # a source that can only be read as a whole, and is too long for that
         found = True
         yield Reject(locator=job.label, reason=error.reason, rule=error.rule)
     except Exception as error:
-        found = True
+        found = reading.failed = True
         yield Reject(
             locator=job.label,
             reason=f"the connector {connector.name} failed; what follows in this file was not read",
             rule="connector_failed",
             detail=f"{type(error).__name__}: {error}"[:300],
         )
-    if not found and not job.asides:
+    if not found and job.begins and not job.asides:
         yield Reject(locator=job.label, reason="holds no record", rule="no_records")
 
 

@@ -142,7 +142,8 @@ class Fuzz:
 
     @property
     def _companions(self) -> tuple[Path, ...]:
-        return tuple(self.folder / name for name in self.shape.beside if name != self.shape.main)
+        connector = self.shape.connector
+        return tuple(connector.companions(self.folder / self.shape.main)) if self.shape.beside else ()
 
     def _read(
         self, path: Path, connector: Connector | None, options: ReadOptions

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -529,6 +530,14 @@ def test_files_of_other_tools_are_not_taken_for_an_export(tmp_path):
     (tmp_path / "observations.csv").write_text("episode,observation\n1,2\n")
     (tmp_path / "scores.csv").write_text("episode,score\n1,2\n")
     assert Langfuse().companions(tmp_path / "observations.csv") == []
+
+
+@pytest.mark.parametrize("text", ["", '{"anything": 1}\n'])
+def test_a_file_of_an_export_that_says_nothing_leaves_the_others_together(tmp_path, text):
+    copytree(EXPORT, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "traces" / "2026-05-28-20.jsonl").write_text(text)
+    first, second = sorted((tmp_path / "observations_v2").iterdir())
+    assert Langfuse().companions(first) == [second, tmp_path / "scores" / "2026-05-28-22.jsonl"]
 
 
 def test_a_trace_over_two_files_is_one_episode_with_its_scores():

@@ -158,6 +158,7 @@ def test_a_session_that_names_itself_as_its_parent_has_none(tmp_path):
             "85296/answer/answer_details/0/message",
         ),
         ("openhands_events", "openhands_events/delegate.json", "0/args/content"),
+        ("llamafactory_v1", "llamafactory_v1/cases.jsonl", "0/messages/1/content/0/value"),
     ],
 )
 def test_the_place_of_what_is_not_there_is_that_of_what_should_hold_it(tmp_path, name, file, way):
@@ -199,3 +200,16 @@ def test_a_goal_that_is_not_there_is_no_message(tmp_path):
     for episode in episodes_in(read(path, "adp_raw")):
         for message in episode.messages:
             resolve(path, message.locator, "log")
+
+
+@pytest.mark.parametrize(("place", "damage"), [(0, {"kind": []}), (4, {"kind": [], "action": "x"})])
+def test_one_damaged_event_does_not_change_what_the_others_are(tmp_path, place, damage):
+    rows = fixture("openhands_events/sdk.jsonl")
+    rows[place] |= damage
+    path = tmp_path / "sdk.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    readings = read(path, "openhands_events")
+    (episode,) = episodes_in(readings)
+    assert episode.records == len(rows) - 1
+    rejected = [item.rule for item in readings if isinstance(item, Reject)]
+    assert rejected.count("not_a_conversation") == 1

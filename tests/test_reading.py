@@ -54,6 +54,7 @@ def test_how_sources_are_grouped_and_cut_changes_no_row(logs, monkeypatch, modul
     """With two workers and everything a large source, reading and storing overlap."""
     expected = stored(logs, "as it is")
     monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(ingestion, "POOL_BYTES", 0)
     assert stored(logs, "otherwise", workers=workers) == expected
 
 

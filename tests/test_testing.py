@@ -121,6 +121,16 @@ class Forgets(Sound):
         yield from (item for item in super().read(source) if not isinstance(item, Reject))
 
 
+class Numbers(Sound):
+    """Numbers its lines and says that each stands for itself."""
+
+    splittable = True
+
+    def read(self, source: Source) -> Iterator[Any]:
+        for number, item in enumerate(super().read(source)):
+            yield replace(item, native_id=str(number)) if isinstance(item, Episode) else item
+
+
 class GivesUp(Sound):
     """Stops at the first bad line."""
 
@@ -217,6 +227,7 @@ class Seeded(Sound):
         (Forgets, "torn_tail"),
         (Raises, "damage"),
         (Greedy, "sniffing"),
+        (Numbers, "parts"),
     ],
 )
 def test_each_law_finds_what_breaks_it(connector, law, log, tmp_path, write_jsonl):

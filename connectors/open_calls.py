@@ -1,0 +1,59 @@
+"""Calls that wait for their result, and which of them a result answers. Calls are known by a number of the caller's."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class _Call(NamedTuple):
+    turn: int
+    call: int
+
+
+class OpenCalls:
+    """Of one episode. A result goes to the nearest preceding unanswered call of its id; without an id, to the earliest
+    unanswered call of the latest turn with calls."""
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        """The unanswered calls of the latest turn, in order."""
+        self._by_id: dict[str, list[_Call]] = {}
+        self._ids: dict[int, str] = {}
+        self._turn = 0
+
+    def turn(self) -> None:
+        """The calls from here on are another turn's."""
+        self._turn += 1
+        self.waiting = []
+
+    def add(self, call: int, call_id: str | None) -> None:
+        """A call of the latest turn; ids may repeat, between turns and within one."""
+        self.waiting.append(call)
+        if call_id is not None:
+            self._by_id.setdefault(call_id, []).append(_Call(self._turn, call))
+            self._ids[call] = call_id
+
+    def take(self, call_id: str | None) -> int | None:
+        """The call that a result answers, which waits no longer; None when there is none."""
+        if call_id is None:
+            return self.close(self.waiting[0]) if self.waiting else None
+        calls = self._by_id.get(call_id)
+        if not calls:
+            return None
+        first = len(calls) - 1
+        while first > 0 and calls[first - 1].turn == calls[-1].turn:
+            first -= 1
+        return self.close(calls[first].call)
+
+    def close(self, call: int) -> int:
+        """This call waits no longer."""
+        if call in self.waiting:
+            self.waiting.remove(call)
+        if call in self._ids:
+            calls = self._by_id[self._ids.pop(call)]
+            del calls[next(place for place, one in enumerate(calls) if one.call == call)]
+        return call
+
+    def knows(self, call_id: str) -> bool:
+        """True for an id that some call had."""
+        return call_id in self._by_id
