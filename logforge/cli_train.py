@@ -1,13 +1,15 @@
-"""`logforge train`: policies from a dataset's train split."""
+"""`logforge train`, `sweep` and `doctor`: policies from a dataset's train split, which settings, and what went wrong."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from logforge.cli_options import JSON, show
+from logforge.cli_options import JSON, say, show
 
 
 @click.command()
@@ -24,14 +26,30 @@ from logforge.cli_options import JSON, show
     show_default=True,
     help="torch: masked learners, all members at once. d3rlpy: its own, without masks in training.",
 )
+@click.option(
+    "--preset",
+    default="default",
+    show_default=True,
+    help="Settings by name: default, sparse, sparse-text, article-a or article-a-text; options given beside it win.",
+)
 @click.option("--out", help="The run's folder. Default: runs/NAME.")
 @click.option("--seed", default=0, show_default=True, help="Of the first member.")
 @click.option(
     "--members", default=1, show_default=True, help="Policies trained of each learner, one seed each."
 )
 @click.option("--updates", default=2000, show_default=True, help="Gradient steps.")
+@click.option("--passes", default=0.0, help="Instead of --updates: passes over the train split.")
+@click.option(
+    "--epochs", default=10, show_default=True, help="Parts of the run; each ends with a measurement."
+)
 @click.option("--batch-size", default=128, show_default=True)
 @click.option("--learning-rate", default=1e-3, show_default=True)
+@click.option(
+    "--anneal/--no-anneal",
+    default=False,
+    show_default=True,
+    help="Let the learning rate fall to 0 over the run (torch).",
+)
 @click.option(
     "--target-rate",
     default=0.005,
@@ -47,17 +65,136 @@ from logforge.cli_options import JSON, show
 )
 @click.option("--expectile", default=0.9, show_default=True, help="IQL's.")
 @click.option("--beta", default=3.0, show_default=True, help="IQL's weight of the advantage.")
+@click.option(
+    "--clip-targets/--no-clip-targets",
+    default=True,
+    show_default=True,
+    help="Keep TD targets in the range of possible returns (torch).",
+)
+@click.option("--gamma", type=float, help="Another discount than the dataset's.")
+@click.option("--step-cost", default=0.0, help="Taken off the reward of every step.")
+@click.option(
+    "--heads",
+    default="tool",
+    show_default=True,
+    metavar="tool|tool+template",
+    help="Also choose among the argument templates of the tool (torch).",
+)
+@click.option("--warm-start", metavar="RUN", help="A run, or a policy of one, to go on from (torch).")
+@click.option(
+    "--ewc", default=0.0, help="Hold each weight to the earlier one as far as its data made it sure."
+)
+@click.option("--kl", default=0.0, help="Hold the choices to those of the earlier policy.")
+@click.option("--replay", metavar="DATASET", help="An earlier dataset to draw from too (torch).")
+@click.option("--replay-share", default=0.2, show_default=True, help="Of each batch.")
 @JSON
-def train(dataset: str, out: str | None, as_json: bool, **settings: Any) -> None:
+def train(dataset: str, out: str | None, preset: str, as_json: bool, **settings: Any) -> None:
     """Train a policy on a dataset's train split, with behaviour cloning beside it.
+
+    A member that runs away is stopped, its best checkpoint is kept, and the exit code is 1.
 
     \b
     Example: logforge train datasets/default --out runs/default
              logforge train datasets/default --algo iql --members 10
+             logforge train datasets/march --warm-start runs/february --replay datasets/february
     """
     from logforge.progress import bar
     from logforge.training import train as run
 
+    target = out or f"runs/{Path(dataset).name}"
     with bar("train") as tick:
-        report = run(dataset, out=out or f"runs/{Path(dataset).name}", progress=tick, **settings)
+        report = run(dataset, out=target, preset=preset, progress=tick, **_given(settings))
     show(report, as_json)
+    if report.alarm:
+        say(report.alarm)
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("dataset", type=click.Path())
+@click.option("--alpha", default="0.1,0.3,1,3,10", show_default=True, help="CQL's; numbers with commas.")
+@click.option("--gamma", default="", help="Discounts. Default: the dataset's.")
+@click.option("--step-cost", default="0", show_default=True, help="Taken off the reward of every step.")
+@click.option("--seeds", default=3, show_default=True, help="Of each combination.")
+@click.option("--simulator", help="Play there and choose by success: it-ops or support-escalation.")
+@click.option("--episodes", default=200, show_default=True, help="Played of each policy.")
+@click.option("--fqe-updates", default=300, show_default=True, help="Of a round of fitted Q evaluation.")
+@click.option("--algo", default="cql", show_default=True, help="cql, dqn, bcq or iql.")
+@click.option("--preset", default="default", show_default=True, help="Of the settings that are not varied.")
+@click.option("--updates", default=2000, show_default=True, help="Gradient steps of each.")
+@click.option("--out", help="The folder of the chosen run. Default: runs/NAME.")
+@JSON
+def sweep(
+    dataset: str,
+    alpha: str,
+    gamma: str,
+    step_cost: str,
+    seeds: int,
+    simulator: str | None,
+    episodes: int,
+    fqe_updates: int,
+    preset: str,
+    out: str | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Train all combinations at once, choose one, and write its run.
+
+    Chosen by the lower bound of fitted Q evaluation on validation, or of success in a simulator, among those that keep to what
+    the log supports; where none is measurably better, the default stays.
+
+    \b
+    Example: logforge sweep datasets/default --alpha 0.3,1,3 --gamma 0.95,0.99
+    """
+    from logforge.progress import bar
+    from logforge.sweeping import sweep as run
+
+    with bar("sweep") as tick:
+        report = run(
+            dataset,
+            out=out or f"runs/{Path(dataset).name}",
+            alphas=_numbers(alpha, "--alpha"),
+            gammas=_numbers(gamma, "--gamma"),
+            step_costs=_numbers(step_cost, "--step-cost"),
+            seeds=seeds,
+            simulator=simulator,
+            episodes=episodes,
+            fqe_updates=fqe_updates,
+            preset=preset,
+            progress=tick,
+            **_given(settings),
+        )
+    show(report, as_json)
+    sys.exit(int(report.stopped))
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.option("--dataset", type=click.Path(), help="The dataset. Default: the one the run was trained on.")
+@JSON
+def doctor(run: str, dataset: str | None, as_json: bool) -> None:
+    """Name what went wrong in a training run, why, and what to do. Exit code 1 when something is wrong.
+
+    \b
+    Example: logforge doctor runs/default
+    """
+    from logforge.diagnosis import diagnose
+
+    report = diagnose(run, dataset_path=dataset)
+    show(report, as_json)
+    sys.exit(report.exit_code)
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not a list of numbers such as 0.3,1", param_hint=option
+        ) from None
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Those set by the user or a config file: they go before a preset's."""
+    source = click.get_current_context().get_parameter_source
+    return {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}

@@ -7,7 +7,7 @@ when the policy acts. Its networks come out as the same bundles.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from logforge.ope import one_thread
 from logforge.optional import import_d3rlpy
 from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard
 from logforge.shards import Shard
-from logforge.train_config import BEHAVIOUR_PENALTY, Point, TrainConfig, golden_rows, is_point
+from logforge.train_config import BEHAVIOUR_PENALTY, Point, TrainConfig, epoch_of, golden_rows
 
 if TYPE_CHECKING:
     import torch
@@ -96,10 +96,18 @@ def rounds(config: TrainConfig) -> int:
     return config.updates * config.members
 
 
-def points(learner: str, name: str, shard: Shard, config: TrainConfig) -> Iterator[list[Point]]:
-    """Train one member after the other; after each update the points reached with it: one ten times on the way, else none."""
+def points(
+    learner: str, name: str, shard: Shard, config: TrainConfig, halted: Collection[int]
+) -> Iterator[list[Point]]:
+    """Train one member after the other; after each update the points reached with it: one at the end of an epoch, else none.
+
+    A member whose seed is `halted` is left as it is.
+    """
     for seed in config.seeds:
-        yield from _trained(LEARNERS[learner], name, shard, config, seed)
+        for found in _trained(LEARNERS[learner], name, shard, config, seed):
+            yield found
+            if seed in halted:
+                break
 
 
 def _trained(
@@ -113,9 +121,9 @@ def _trained(
         for update in range(1, config.updates + 1):
             for loss, value in algo.update(buffer.sample_transition_batch(config.batch_size)).items():
                 seen[loss].append(value)
-            if is_point(update, config.updates):
+            if epoch := epoch_of(update, config):
                 losses = {loss: float(np.mean(values)) for loss, values in seen.items()}
-                yield [Point(seed, update, losses, _bundle(name, learner, algo, shard, config))]
+                yield [Point(seed, epoch, update, losses, _bundle(name, learner, algo, shard, config))]
                 seen.clear()
             else:
                 yield []

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from logforge.continual import earlier_policies, reach, replay_of, warm
 from logforge.experience import Replay
+from logforge.layers import TEMPLATE
 from logforge.learners import LEARNERS, Fit, Learner, Rules
-from logforge.ope import one_thread, possible_returns
-from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard
+from logforge.ope import Span, one_thread
+from logforge.policy import Golden, PolicyBundle, PolicyCard
 from logforge.shards import Shard
-from logforge.train_config import BEHAVIOUR_PENALTY, Point, TrainConfig, golden_rows, is_point
+from logforge.template_head import TemplateHead
+from logforge.train_config import BEHAVIOUR_PENALTY, TWO_HEADS, Point, TrainConfig, epoch_of, golden_rows
 
 if TYPE_CHECKING:
     import torch
@@ -21,12 +26,43 @@ def rounds(config: TrainConfig) -> int:
     return config.updates
 
 
-def points(learner: str, name: str, shard: Shard, config: TrainConfig) -> Iterator[list[Point]]:
-    """Train; after each update the points reached with it: those of all members ten times on the way, else none."""
-    made, manifest = LEARNERS[learner], shard.manifest
-    span = possible_returns(shard.rewards, shard.terminals, manifest.gamma, manifest.return_range)
-    rules = Rules(
-        manifest.gamma,
+def points(
+    learner: str, name: str, shard: Shard, config: TrainConfig, halted: Collection[int]
+) -> Iterator[list[Point]]:
+    """Train; after each update the points reached with it: those of all members at the end of an epoch, else none.
+
+    It ends early when all members' seeds are `halted`.
+    """
+    made, place = LEARNERS[learner], device()
+    sizes = (shard.observation_size, *config.hidden, shard.action_size)
+    with one_thread():
+        replay = Replay(shard, shard.manifest.vocabulary.invalid, place)
+        rules = rules_of(config, shard)
+        head = None
+        if config.heads == TWO_HEADS:
+            head = TemplateHead.of(shard.manifest, config.seeds, config.hidden[-1], device=place)
+        fit = Fit(made, rules, config.seeds, sizes, config.learning_rate, config.target_rate, place, head)
+        warm(fit, earlier_policies(config, name, shard.manifest), config, shard.manifest)
+        batches = replay_of(config, name, shard, replay).batches(config.seeds, config.batch_size)
+        seen: list[dict[str, torch.Tensor]] = []
+        for update in range(1, config.updates + 1):
+            if config.anneal:
+                fit.anneal((update - 1) / config.updates)
+            seen.append(fit.update(next(batches)))
+            if epoch := epoch_of(update, config):
+                yield list(_points(fit, made, name, shard, config, (epoch, update), seen))
+                seen = []
+            else:
+                yield []
+            if len(halted) == config.members:
+                return
+
+
+def rules_of(config: TrainConfig, shard: Shard) -> Rules:
+    """What a learner is told besides its data."""
+    span = reach(config, shard) if config.clip_targets else Span(-np.inf, np.inf)
+    return Rules(
+        shard.manifest.gamma,
         span,
         config.alpha,
         config.threshold,
@@ -34,23 +70,10 @@ def points(learner: str, name: str, shard: Shard, config: TrainConfig) -> Iterat
         config.beta,
         BEHAVIOUR_PENALTY,
     )
-    device = _device()
-    sizes = (shard.observation_size, *config.hidden, shard.action_size)
-    with one_thread():
-        replay = Replay(shard, manifest.vocabulary.invalid, device)
-        fit = Fit(made, rules, config.seeds, sizes, config.learning_rate, config.target_rate, device)
-        batches = replay.batches(config.seeds, config.batch_size)
-        seen: list[dict[str, torch.Tensor]] = []
-        for update in range(1, config.updates + 1):
-            seen.append(fit.update(next(batches)))
-            if is_point(update, config.updates):
-                yield list(_points(fit, made, name, shard, config, update, seen))
-                seen = []
-            else:
-                yield []
 
 
-def _device() -> str:
+def device() -> str:
+    """A GPU where there is one."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -62,7 +85,7 @@ def _points(
     name: str,
     shard: Shard,
     config: TrainConfig,
-    update: int,
+    when: tuple[int, int],
     seen: list[dict[str, torch.Tensor]],
 ) -> Iterator[Point]:
     import torch
@@ -71,23 +94,23 @@ def _points(
     for member, seed in enumerate(config.seeds):
         losses = {f"{loss}_loss": values[member] for loss, values in means.items()}
         losses = {"loss": sum(losses.values()), **losses}
-        yield Point(seed, update, losses, _bundle(fit, learner, name, shard, config, member))
+        yield Point(seed, *when, losses, bundle_of(fit, learner, name, shard, config, member))
 
 
-def _bundle(
+def bundle_of(
     fit: Fit, learner: Learner, name: str, shard: Shard, config: TrainConfig, member: int
 ) -> PolicyBundle:
+    """The policy that a member is at this moment."""
     observations = golden_rows(shard)
     golden = Golden(observations.tolist(), fit.scores(observations, member).tolist())
-    behaviour = fit.layers(learner.behaviour, member) if learner.behaviour else []
+    behaviour = fit.layers(learner.behaviour, member) if learner.behaviour else ()
     card = PolicyCard.of(
         shard.manifest,
         algo=name,
         kind=learner.kind,
         golden=golden,
         threshold=config.threshold if behaviour else 0.0,
+        two_heads=fit.head is not None,
     )
-    layers, behind = (
-        tuple(Layer(*pair) for pair in pairs) for pairs in (fit.layers(learner.acts, member), behaviour)
-    )
-    return PolicyBundle(card, layers, behind)
+    extras = {} if fit.head is None else {TEMPLATE: fit.head.layers(member)}
+    return PolicyBundle(card, fit.layers(learner.acts, member), behaviour, extras)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -20,7 +21,7 @@ BEHAVIOUR_PENALTY: Final = 0.01
 """On large logits of cloning. Without it a clone of few episodes grows sure of what it learnt by heart (validation
 log-likelihood −5.0 against −2.4 on 27 tau-bench episodes, action match the same); d3rlpy's default of 0.5 evens all chances
 out."""
-_POINTS = 10
+ONE_HEAD, TWO_HEADS = "tool", "tool+template"
 _GOLDEN_ROWS = 5
 
 
@@ -28,8 +29,17 @@ _GOLDEN_ROWS = 5
 class TrainConfig:
     """The settings of a run. CQL's are the preset that was measured (docs/design.md, §9).
 
-    `members` policies are trained of each learner, with the seeds from `seed` on. `target_rate` is the share by which
-    target networks follow in an update (torch alone). `threshold` is BCQ's, `expectile` and `beta` are IQL's.
+    `members` policies are trained of each learner, with the seeds from `seed` on. `anneal` lets the learning rate fall to 0 in
+    a straight line, and `target_rate` is the share by which target networks follow in an update (both torch alone).
+    `threshold` is BCQ's, `expectile` and `beta` are IQL's. A run is measured
+    at the end of each of `epochs` equal parts. `passes` above 0 sets the updates to so many passes over the train split.
+    `clip_targets` keeps TD targets in the range of possible returns (torch alone). `gamma` and `step_cost` replace the
+    dataset's discount and take something off every step's reward (logforge/rescoring.py). `preset` is where the other
+    settings came from (logforge/presets.py).
+
+    `heads` adds a second output over argument templates (template_head.py, torch alone). `warm_start` is a run or a policy of
+    one to go on from, `ewc` and `kl` hold to it, and `replay` is an earlier dataset of which `replay_share` of each batch is
+    drawn (continual.py, torch alone).
     """
 
     algo: str = "cql"
@@ -37,6 +47,8 @@ class TrainConfig:
     seed: int = 0
     members: int = 1
     updates: int = 2000
+    passes: float = 0.0
+    epochs: int = 10
     batch_size: int = 128
     learning_rate: float = 1e-3
     alpha: float = 1.0
@@ -44,7 +56,18 @@ class TrainConfig:
     expectile: float = 0.9
     beta: float = 3.0
     target_rate: float = 0.005
+    anneal: bool = False
     hidden: tuple[int, ...] = (64, 64)
+    clip_targets: bool = True
+    gamma: float | None = None
+    step_cost: float = 0.0
+    preset: str = "default"
+    heads: str = ONE_HEAD
+    warm_start: str | None = None
+    ewc: float = 0.0
+    kl: float = 0.0
+    replay: str | None = None
+    replay_share: float = 0.2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
@@ -54,6 +77,10 @@ class TrainConfig:
             raise UnknownName(f"algorithm of the backend {self.backend}", self.algo, ALGORITHMS[self.backend])
         wrong = {
             "updates": self.updates < 1,
+            "passes": not 0 <= self.passes < np.inf,
+            "epochs": self.epochs < 1,
+            "gamma": self.gamma is not None and not 0 < self.gamma <= 1,
+            "step_cost": not np.isfinite(self.step_cost),
             "members": self.members < 1,
             "batch_size": self.batch_size < 1,
             "learning_rate": not 0 < self.learning_rate < np.inf,
@@ -63,33 +90,58 @@ class TrainConfig:
             "beta": not 0 < self.beta < np.inf,
             "target_rate": not 0 < self.target_rate <= 1,
             "hidden": not self.hidden or min(self.hidden) < 1,
+            "ewc": not 0 <= self.ewc < np.inf,
+            "kl": not 0 <= self.kl < np.inf,
+            "replay_share": not 0 <= self.replay_share < 1,
             "seed": not 0 <= self.seed <= 2**32 - max(1, self.members),
         }
         for name in (name for name, bad in wrong.items() if bad):
             remedy = "give a number above 0 and below 1" if name in _SHARES else "give a positive number"
             raise UsageError(f"{name} = {getattr(self, name)} cannot be", remedy)
+        self._check_going_on()
+
+    def _check_going_on(self) -> None:
+        if self.heads not in (ONE_HEAD, TWO_HEADS):
+            raise UnknownName("choice of heads", self.heads, (ONE_HEAD, TWO_HEADS))
+        for name in ("ewc", "kl"):
+            if getattr(self, name) and self.warm_start is None:
+                raise UsageError(
+                    f"{name} holds a policy to an earlier one, and none is given", "give --warm-start"
+                )
+        asked = {"warm_start": self.warm_start, "replay": self.replay, "heads": self.heads != ONE_HEAD}
+        for name in (name for name, given in asked.items() if given and self.backend != "torch"):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"the backend {self.backend} has no {option}", "leave out --backend")
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """One per member."""
         return tuple(range(self.seed, self.seed + self.members))
 
+    def sized(self, transitions: int) -> TrainConfig:
+        """With the updates that so many passes over a split of this size take; as it is where none are asked for."""
+        if not self.passes:
+            return self
+        return replace(self, updates=max(1, ceil(self.passes * transitions / self.batch_size)))
+
 
 _SHARES = frozenset({"threshold", "expectile", "target_rate"})
 
 
 class Point(NamedTuple):
-    """A member at a point of its training: its mean losses since the last point, and the policy as it is."""
+    """A member at the end of an epoch: its mean losses since the last one, and the policy as it is."""
 
     seed: int
+    epoch: int
     update: int
     losses: dict[str, float]
     bundle: PolicyBundle
 
 
-def is_point(update: int, updates: int) -> bool:
-    """Ten times on the way, and at the end."""
-    return update == updates or update % max(1, updates // _POINTS) == 0
+def epoch_of(update: int, config: TrainConfig) -> int:
+    """The epoch that this update ends, from 1 on; 0 for an update in the middle of one."""
+    before, after = ((count * config.epochs) // config.updates for count in (update - 1, update))
+    return after if after > before else 0
 
 
 def golden_rows(shard: Shard) -> NDArray[Any]:

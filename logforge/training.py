@@ -1,18 +1,20 @@
 """Training: a learner and, always beside it, behaviour cloning of all and of the successful episodes.
 
-Only the train split is fitted. Validation gives metrics on the way, test is never read. A run is a folder:
+Only the train split is fitted. Validation gives metrics on the way, test is never read. Cloning comes first: what the learner
+does is measured against it (monitors.py), and a member that runs away is stopped (alarms.py). A run is a folder:
 
-    runs/NAME/train.json       configuration, dataset, packages, what was left out and why, wall seconds
-    runs/NAME/metrics.jsonl    losses and validation metrics, ten times per policy
-    runs/NAME/{cql,bc,bc_success}/   policy bundles of the first member; those of the others end in -SEED
+    runs/NAME/train.json       configuration, dataset, packages, what was stopped or left out and why, wall seconds
+    runs/NAME/metrics.jsonl    losses and validation metrics of each policy, a row per epoch
+    runs/NAME/{cql,bc,bc_success}/   policy bundles (policy.py) of the first member; those of the others end in -SEED
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
@@ -21,50 +23,83 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.alarms import Alarm, Kept, Limits, Watch
 from logforge.arrays import SplitArrays
 from logforge.atomic import refuse_foreign, replaced_folder
-from logforge.ope import Span, possible_returns
+from logforge.continual import check_start, reach
+from logforge.experience import succeeded
+from logforge.fisher import with_fisher
+from logforge.monitors import Behaviour, Measured, Monitor
 from logforge.optional import import_d3rlpy, need
-from logforge.policy import PolicyBundle
+from logforge.policy import served_files
+from logforge.presets import preset as named
 from logforge.progress import Tick
-from logforge.schemas.errors import UnknownName, UsageError
+from logforge.rescoring import like, rescored
+from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
 from logforge.shards import Shard, load_shards
 from logforge.tabulate import table
 from logforge.train_config import Point, TrainConfig
+from logforge.train_notes import notes
 
 RUN_FILE, METRICS_FILE = "train.json", "metrics.jsonl"
-RUN_VERSION: Final = 2
+RUN_VERSION: Final = 3
 BC, BC_SUCCESS = "bc", "bc_success"
 _PACKAGES = ("d3rlpy", "logforge", "numpy", "safetensors", "torch")
 
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What a run made. `policies` holds each policy's data and last metrics, `left_out` the reason for each absent one."""
+    """What a run made. `policies` holds each policy's data and the metrics of the checkpoint that was kept, `left_out` the
+    reason for each absent one, `stopped` the alarm that ended the training of a policy, `warnings` those that did not."""
 
     run: str
     dataset: dict[str, str]
     config: dict[str, Any]
     policies: dict[str, dict[str, Any]]
     left_out: dict[str, str]
+    stopped: dict[str, dict[str, Any]]
+    warnings: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
     packages: dict[str, str]
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON data; it is also what `train.json` holds."""
-        return {"schema_version": RUN_VERSION, **asdict(self), "notes": list(self.notes)}
+        lists = {"notes": list(self.notes), "warnings": list(self.warnings)}
+        return {"schema_version": RUN_VERSION, **asdict(self), **lists}
+
+    @property
+    def alarm(self) -> str:
+        """What was stopped and why, line by line; empty when all went to the end."""
+        return "\n".join(
+            f"stopped {name} at update {found['update']:,} ({found['rule']}): {found['what']}. The policy of update "
+            f"{found['kept_update']:,} is kept. Remedy: {found['remedy']}"
+            for name, found in self.stopped.items()
+        )
 
     def render(self) -> str:
         """The report as text."""
-        header = ("policy", "episodes", "decisions", "loss", "validation match", "validation max Q")
-        keys = ("episodes", "transitions", "loss", "validation_match", "validation_max_q")
+        header = (
+            "policy",
+            "update",
+            "episodes",
+            "decisions",
+            "match",
+            "like bc",
+            "ood",
+            "max Q",
+            "improvement",
+        )
+        numbers = ("validation_match", "clone_share", "ood_share", "validation_max_q", "improvement")
+        keys = ("update", "episodes", "transitions", *numbers)
         rows = [(name, *(facts.get(key) for key in keys)) for name, facts in self.policies.items()]
         lines = [
             f"trained on {self.dataset['name']} ({self.dataset['hash'][:12]}) in {self.seconds:.0f} s: {self.run}",
             "",
         ]
         lines += [table(header, rows), ""]
+        lines += [self.alarm] if self.alarm else []
+        lines += [f"warning: {found['policy']}: {found['what']}" for found in self.warnings]
         lines += [f"left out: {name}: {reason}" for name, reason in self.left_out.items()]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines).rstrip()
@@ -75,14 +110,15 @@ def train(
     *,
     out: str | Path,
     config: TrainConfig | None = None,
+    preset: str = "default",
     progress: Tick | None = None,
     **settings: Any,
 ) -> TrainReport:
     """Train a learner and both kinds of cloning on the train split; write the run's folder in place of an earlier run.
 
-    The settings are those of TrainConfig, as `config` or by name.
+    The settings are those of TrainConfig, as `config` or by name, on top of those of `preset` (presets.py).
     """
-    config = config or TrainConfig(**settings)
+    config = config or named(preset, **settings)
     backend = _backend(config.backend)
     need("safetensors", "train")
     started, target = time.monotonic(), Path(out)
@@ -92,21 +128,29 @@ def train(
         raise UsageError(
             f"the train split of {dataset_path} is empty", "ingest more episodes and build again"
         )
-    job = _Job(config, shard, _validation(Path(dataset_path)), progress)
+    config = config.sized(shard.size)
+    shard = rescored(shard, config.gamma, config.step_cost)
+    check_start(config, shard.manifest)
+    job = _Job(config, shard, _validation(Path(dataset_path), shard, config), progress)
     with replaced_folder(target) as fresh:
-        trained = {name: facts for part in job.parts for name, facts in job.fit(part, backend, fresh).items()}
+        trained = {name: facts for part in job.parts for name, facts in job.fit(part, backend).items()}
+        job.save(fresh)
         report = TrainReport(
             run=str(target),
             dataset=_origin(shard),
             config=asdict(config),
             policies=trained,
             left_out=job.left_out,
-            notes=tuple(_notes(config, shard, job, trained)),
+            stopped=job.stopped,
+            warnings=tuple(alarm.as_dict() for alarm in job.warnings),
+            notes=tuple(notes(config, shard, job.validation, job.span, trained)),
             packages={name: found for name in _PACKAGES if (found := _version(name))},
             seconds=round(time.monotonic() - started, 1),
         )
-        (fresh / METRICS_FILE).write_text("".join(json.dumps(row) + "\n" for row in job.metrics), "utf-8")
-        (fresh / RUN_FILE).write_text(json.dumps(report.as_dict(), indent=1) + "\n", "utf-8")
+        (fresh / METRICS_FILE).write_text(
+            "".join(json.dumps(_plain(row)) + "\n" for row in job.metrics), "utf-8"
+        )
+        (fresh / RUN_FILE).write_text(json.dumps(_plain(report.as_dict()), indent=1) + "\n", "utf-8")
     return report
 
 
@@ -130,84 +174,119 @@ def _version(package: str) -> str | None:
         return None
 
 
+def _plain(value: Any) -> Any:
+    """As JSON can hold it: NaN and infinity become null."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 class _Job:
-    """One run at work: the data of each policy, and the metrics gathered so far."""
+    """One run at work: the data of each policy, and what was seen so far."""
 
     def __init__(
         self, config: TrainConfig, shard: Shard, validation: Shard | None, progress: Tick | None
     ) -> None:
+        manifest = shard.manifest
         self.config, self.validation, self.progress = config, validation, progress
-        self.span = possible_returns(
-            shard.rewards, shard.terminals, shard.manifest.gamma, shard.manifest.return_range
-        )
-        self.parts: dict[str, Shard] = {config.algo: shard, BC: shard}
+        self.span = reach(config, shard)
+        place = self.span, manifest.gamma, manifest.vocabulary
+        self.monitor = None if validation is None else Monitor.of(shard, validation, *place)
+        self.behaviour: dict[int, Behaviour] = {}
         self.left_out: dict[str, str] = {}
+        self.stopped: dict[str, dict[str, Any]] = {}
+        self.warnings: list[Alarm] = []
         self.metrics: list[dict[str, Any]] = []
-        good = (shard.success == 1) & shard.terminals[shard.episode_offsets[1:] - 1]
+        self.made: dict[str, Point] = {}
+        self.parts: dict[str, Shard] = {BC: shard}
+        good = succeeded(shard)
         if good.any():
             self.parts[BC_SUCCESS] = _episodes(shard, good)
         else:
             self.left_out[BC_SUCCESS] = "no complete episode of the train split is marked a success"
+        self.parts.setdefault(config.algo, shard)
 
-    def fit(self, part: str, backend: ModuleType, folder: Path) -> dict[str, dict[str, Any]]:
-        """Train all members of one policy, save their bundles and return the facts of each."""
-        shard = self.parts[part]
-        last: dict[int, tuple[Point, dict[str, Any]]] = {}
-        for point in self._shown(part, backend):
-            row: dict[str, Any] = {
-                "policy": self._name(part, point.seed),
-                "seed": point.seed,
-                "update": point.update,
-                **point.losses,
-                **self._validate(point.bundle),
-            }
-            self.metrics.append(row)
-            last[point.seed] = point, row
-        for point, row in last.values():
-            point.bundle.verify()
-            point.bundle.save(folder / row["policy"])
-        size = {"episodes": shard.episode_count, "transitions": shard.size}
-        return {row["policy"]: {**size, **row} for _, row in last.values()}
+    def fit(self, part: str, backend: ModuleType) -> dict[str, dict[str, Any]]:
+        """Train all members of one policy, keep their bundles and return the facts of each."""
+        alpha = self.config.alpha if part == "cql" else 0.0
+        limits = Limits.of(self.span, alpha, self.parts[part].returns, self.parts[part].actions)
+        watches = {seed: Watch(self._name(part, seed), limits) for seed in self.config.seeds}
+        halted: set[int] = set()
+        for point in self._shown(part, backend, halted):
+            watch = watches[point.seed]
+            if watch.stopped is None:
+                watch.see(self._measured(watch.policy, point))
+                self.metrics.append(watch.rows[-1])
+            if watch.stopped is not None:
+                halted.add(point.seed)
+        found = {watch.policy: self._settled(watch, self.parts[part]) for watch in watches.values()}
+        if part == BC and self.monitor is not None:
+            clones = {seed: self.made[watch.policy].bundle for seed, watch in watches.items()}
+            self.behaviour = {seed: self.monitor.behaviour(clone) for seed, clone in clones.items()}
+        return found
+
+    def _measured(self, policy: str, point: Point) -> Kept:
+        finite = all(map(math.isfinite, point.losses.values()))
+        finite = finite and bool(np.isfinite(point.bundle.card.golden.scores).all())
+        row = {"policy": policy, "seed": point.seed, "epoch": point.epoch, "update": point.update}
+        row |= {"finite": finite, **point.losses}
+        seen = Measured({}, None)
+        if finite and self.monitor is not None:
+            seen = self.monitor.measure(point.bundle, self.behaviour.get(point.seed))
+        return Kept(point, row | seen.numbers, seen.gains)
+
+    def _settled(self, watch: Watch, shard: Shard) -> dict[str, Any]:
+        """Keep a member's checkpoint; its facts are those of that epoch, and how much better an earlier one was."""
+        kept, best, alarm = watch.kept, watch.best, watch.stopped
+        if kept is None or best is None:
+            what = f"{watch.policy} ran away before its first epoch ended: {alarm.what if alarm else ''}"
+            raise CheckFailed(what, remedy="lower --learning-rate, and look for odd numbers in the rewards")
+        kept.point.bundle.verify()
+        self.made[watch.policy] = kept.point._replace(bundle=with_fisher(kept.point.bundle, shard))
+        if alarm is not None:
+            self.stopped[watch.policy] = {**alarm.as_dict(), "kept_update": kept.row["update"]}
+        self.warnings += watch.warnings()
+        facts = {"episodes": shard.episode_count, "transitions": shard.size, **kept.row}
+        facts["best_update"] = best.row["update"]
+        if self.monitor is not None and best.gains is not None and kept.gains is not None:
+            facts["lost"], facts["lost_se"] = self.monitor.mean(best.gains - kept.gains)
+        return facts
+
+    def save(self, folder: Path) -> None:
+        """Write the bundles. Each tells by the clone of its own seed what the behaviour does, where it has no such part itself."""
+        files = served_files(self.parts[BC])
+        clones = {seed: self.made[self._name(BC, seed)].bundle.layers for seed in self.config.seeds}
+        for name, point in self.made.items():
+            behaviour = point.bundle.behaviour or clones[point.seed]
+            replace(point.bundle, behaviour=behaviour, files=files).save(folder / name)
 
     def _name(self, part: str, seed: int) -> str:
         return part if seed == self.config.seed else f"{part}-{seed}"
 
-    def _shown(self, part: str, backend: ModuleType) -> Iterator[Point]:
+    def _shown(self, part: str, backend: ModuleType, halted: Collection[int]) -> Iterator[Point]:
         """Train one policy's members: the points on the way, and progress."""
         place, rounds = list(self.parts).index(part), backend.rounds(self.config)
         learner = BC if part == BC_SUCCESS else part
-        made = backend.points(learner, part, self.parts[part], self.config)
+        made = backend.points(learner, part, self.parts[part], self.config, halted)
         for done, points in enumerate(made, 1):
             if self.progress is not None:
-                self.progress(place * rounds + done, len(self.parts) * rounds, part)
+                note = _said(part, self.metrics[-1] if self.metrics else {})
+                self.progress(place * rounds + done, len(self.parts) * rounds, note)
             yield from points
 
-    def _validate(self, bundle: PolicyBundle) -> dict[str, float]:
-        held = self.validation
-        if held is None:
-            return {}
-        choices = bundle.act(held.observations, held.masks)
-        known = held.actions != held.manifest.vocabulary.invalid
-        agree = choices[held.observation_rows] == held.actions
-        found = {"validation_match": float(agree[known].mean())} if known.any() else {}
-        if bundle.card.kind == "q":
-            found |= _q_metrics(bundle.scores(held.observations), choices, held, bundle.card.gamma)
-            found |= {"possible_low": self.span.low, "possible_high": self.span.high}
-        return found
 
-
-def _q_metrics(
-    scores: NDArray[np.float32], choices: NDArray[np.int32], held: SplitArrays, gamma: float
-) -> dict[str, float]:
-    rows = held.observation_rows
-    best = scores[np.arange(len(scores)), choices]
-    goal = held.rewards + gamma * ~held.terminals * best[rows + 1]
-    error = (scores[rows, held.actions] - goal) ** 2
-    return {
-        "validation_td_error": float(error.mean()),
-        "validation_mean_q": float(best[rows].mean()),
-        "validation_max_q": float(best[rows].max()),
-    }
+def _said(part: str, row: dict[str, Any]) -> str:
+    """The policy at work and its last epoch in a few words."""
+    if not row or not row["policy"].startswith(part):
+        return part
+    words = [part]
+    if row.get("validation_max_q") is not None:
+        words.append(f"max Q {row['validation_max_q']:.2g}/{row['possible_high']:.2g}")
+    if row.get("clone_share") is not None:
+        words.append(f"like bc {row['clone_share']:.0%}")
+    return " ".join(words)
 
 
 def _episodes(shard: Shard, keep: NDArray[np.bool_]) -> Shard:
@@ -216,12 +295,12 @@ def _episodes(shard: Shard, keep: NDArray[np.bool_]) -> Shard:
     return replace(shard, **{field.name: getattr(chosen, field.name) for field in fields(SplitArrays)})
 
 
-def _validation(folder: Path) -> Shard | None:
+def _validation(folder: Path, train: Shard, config: TrainConfig) -> Shard | None:
     try:
         shard = load_shards(folder, "validation")
     except UnknownName:
         return None
-    return shard if shard.size else None
+    return like(rescored(shard, config.gamma, config.step_cost), train) if shard.size else None
 
 
 def _origin(shard: Shard) -> dict[str, str]:
@@ -233,40 +312,3 @@ def _origin(shard: Shard) -> dict[str, str]:
         "hash": manifest.hash,
         "spec_hash": manifest.spec_hash,
     }
-
-
-def _notes(
-    config: TrainConfig, shard: Shard, job: _Job, trained: Mapping[str, Mapping[str, Any]]
-) -> Iterator[str]:
-    """What a reader of the run has to know beside its numbers."""
-    if config.algo == "cql":
-        yield from _alpha_note(config.alpha, shard.manifest.return_range)
-        yield from _q_note(trained["cql"], job.span)
-    if config.backend == "d3rlpy" and (shard.weights != 1).any():
-        yield "sample weights were not used: d3rlpy has no place for them"
-    if (
-        config.backend == "d3rlpy"
-        and not np.delete(shard.masks, shard.manifest.vocabulary.invalid, axis=1).all()
-    ):
-        yield "masks hold when a policy acts; d3rlpy's training does not know them"
-    if job.validation is None:
-        yield "there is no validation split, so no validation metrics"
-
-
-def _alpha_note(alpha: float, seen: tuple[float, float] | None) -> Iterator[str]:
-    """α was measured to suit returns: 0.3 at ±1, 1 at up to 10; between and beyond, the line through both."""
-    scale = max(abs(bound) for bound in seen) if seen else 0.0
-    if not scale:
-        return
-    fitting = 0.3 * scale ** np.log10(1 / 0.3)
-    if not fitting / 2 <= alpha <= fitting * 2:
-        yield (
-            f"returns reach {scale:.3g}: alpha {alpha:g} suits returns of another size, about {fitting:.2g} would fit "
-            "(choose it on validation)"
-        )
-
-
-def _q_note(facts: Mapping[str, Any], span: Span) -> Iterator[str]:
-    highest = facts.get("validation_max_q")
-    if highest is not None and highest > span.high:
-        yield f"max Q {highest:.3g} is above {span.high:.3g}, the most that a return can be (good runs show this too)"

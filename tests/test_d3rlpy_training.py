@@ -7,7 +7,7 @@ import pytest
 
 import made_chain as chain
 from logforge import optional
-from logforge.d3rlpy_training import LEARNERS, _bundle, _seeded
+from logforge.d3rlpy_training import LEARNERS, _bundle, _seeded, points
 from logforge.exporters import to_mdp_dataset
 from logforge.ope import one_thread
 from logforge.policy import load_policy
@@ -69,3 +69,13 @@ def test_each_member_is_a_policy_of_its_own(dataset, tmp_path):
     rows = np.eye(CELLS, dtype=np.float32)
     theirs = load_policy(tmp_path / "second" / "cql").scores(rows)
     assert (load_policy(tmp_path / "both" / "cql-4").scores(rows) == theirs).all()
+
+
+def test_a_halted_member_is_left_and_the_next_one_trained(dataset):
+    config = TrainConfig(batch_size=16, backend="d3rlpy", updates=6, epochs=3, members=2)
+    halted, seen = set(), []
+    for found in points("dqn", "dqn", load_shards(dataset), config, halted):
+        seen += [(point.seed, point.epoch) for point in found]
+        if (0, 1) in seen:
+            halted.add(0)
+    assert seen == [(0, 1), (1, 1), (1, 2), (1, 3)]

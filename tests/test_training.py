@@ -11,12 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import made_chain as chain
 from logforge import optional
+from logforge.cli import main
 from logforge.policy import load_policy
+from logforge.presets import preset
 from logforge.schemas.errors import MissingExtra, UnknownName, UsageError
 from logforge.shards import load_shards
+from logforge.train_config import TrainConfig, epoch_of
 from logforge.training import train
 from made_chain import ALLOWED, CELLS, FORWARD, OFFLINE, VOCABULARY
 
@@ -59,7 +63,7 @@ def test_cql_goes_forward_where_the_log_did_so_one_time_in_four(tmp_path, backen
         chain.write_chain(tmp_path / "chain", *parts), out=tmp_path / "run", updates=updates, backend=backend
     )
     cql = load_policy(tmp_path / "run" / "cql")
-    assert (cql.act(OBSERVATIONS[:5], MASKS[:5]) == FORWARD).all()
+    assert (cql.choose(OBSERVATIONS[:5], MASKS[:5]) == FORWARD).all()
     values = cql.scores(OBSERVATIONS[:5])[:, FORWARD]
     assert (np.diff(values) > 0).all()
     assert 6 < values[0] < 10
@@ -121,10 +125,14 @@ def test_the_run_folder_tells_what_was_done(dataset, tmp_path, monkeypatch, caps
     }
     assert told["config"]["updates"] == 10
     assert told["packages"]["d3rlpy"] == importlib.metadata.version("d3rlpy")
-    assert ticks == [(k, 30, ("cql", "bc", "bc_success")[(k - 1) // 10]) for k in range(1, 31)]
+    assert [tick[:2] for tick in ticks] == [(k, 30) for k in range(1, 31)]
+    assert [tick[2].split()[0] for tick in ticks] == [
+        ("bc", "bc_success", "cql")[(k - 1) // 10] for k in range(1, 31)
+    ]
+    assert "max Q" in ticks[-1][2]
     rows = [json.loads(line) for line in (tmp_path / "runs" / "a" / "metrics.jsonl").read_text().splitlines()]
     assert [row["update"] for row in rows] == 3 * list(range(1, 11))
-    last = rows[9]
+    last = rows[-1]
     assert {
         "loss",
         "td_loss",
@@ -157,6 +165,76 @@ def test_td_error_on_validation_is_that_of_the_definition(dataset, tmp_path):
     assert metrics["validation_td_error"] == pytest.approx(np.mean(errors), rel=1e-4)
 
 
+@pytest.mark.parametrize(("updates", "epochs"), [(10, 3), (7, 7), (5, 9), (1000, 10), (3, 1)])
+def test_a_run_is_measured_at_the_end_of_equal_parts(updates, epochs):
+    config = TrainConfig(updates=updates, epochs=epochs)
+    ends = [u for u in range(1, updates + 1) if epoch_of(u, config)]
+    assert len(ends) == min(updates, epochs)
+    assert ends[-1] == updates
+    assert epoch_of(updates, config) == epochs
+    assert np.ptp(np.diff([0, *ends])) <= 1
+
+
+def test_passes_over_the_data_set_the_updates(dataset, tmp_path):
+    report = run(dataset, tmp_path / "run", passes=2.0, batch_size=16)
+    assert report.config["updates"] == -(-2 * load_shards(dataset).size // 16)
+    assert report.policies["cql"]["update"] == report.config["updates"]
+
+
+def test_another_discount_and_a_step_cost_are_trained_on(dataset, tmp_path):
+    """Rewards and returns are made anew, and the policy says its discount."""
+    report = run(dataset, tmp_path / "run", gamma=0.5, step_cost=0.4)
+    assert load_policy(tmp_path / "run" / "cql").card.gamma == 0.5
+    facts = report.policies["cql"]
+    assert (facts["possible_low"], facts["possible_high"]) == pytest.approx((-1.0, 9.5), abs=1e-5)
+
+
+def test_the_chain_goes_forward_or_a_risk_of_cloning_is_told(tmp_path):
+    """By the exact fixed point, before any training shows it: with +1 at the end and a discount of 0.99 there is a risk, with
+    +10 and a cost of every step, or a discount of 0.9, there is none."""
+    parts = [chain.walk(200, 0.25, 0), chain.walk(10, 0.25, 1), chain.walk(6, 0.25, 2)]
+
+    def sparse(arrays):
+        rewards = np.where(arrays.terminals, 1, 0).astype(np.float32)
+        return replace(arrays, rewards=rewards, returns=chain.returns_to_go(rewards, arrays.episode_offsets))
+
+    at = chain.write_chain(tmp_path / "dense", *parts)
+    assert not any("clone risk" in note for note in run(at, tmp_path / "run").notes)
+    at = chain.write_chain(tmp_path / "sparse", *map(sparse, parts))
+    told = next(note for note in run(at, tmp_path / "run", alpha=1.0).notes if "clone risk" in note)
+    assert "with alpha 1 CQL comes to rest at another action than the best in 81%" in told
+    assert not any("clone risk" in note for note in run(at, tmp_path / "run", alpha=0.3, gamma=0.9).notes)
+
+
+def test_a_spec_that_makes_cqls_alpha_too_large_is_told_of_where_states_do_not_repeat(tmp_path):
+    spec = {"gamma": 0.99, "terms": {"success": {"when": "success", "value": 1.0, "at": "terminal"}}}
+    parts = []
+    for seed in range(3):
+        walked = chain.walk(80, 0.25, seed)
+        noise = np.random.default_rng(seed).normal(size=walked.observations.shape) / 100
+        parts.append(replace(walked, observations=(walked.observations + noise).astype(np.float32)))
+    at = chain.write_chain(tmp_path / "chain", *parts, reward={"spec": spec, "scales": {}})
+    told = next(note for note in run(at, tmp_path / "run").notes if "clone risk" in note)
+    assert "by the reward spec" in told
+
+
+def test_presets_carry_their_figures_and_are_recorded(dataset, tmp_path):
+    config = preset("article-a")
+    assert (config.hidden, config.batch_size, config.alpha) == ((256, 256, 256), 256, 5.0)
+    assert (config.gamma, config.passes, config.epochs) == (0.99, 100.0, 100)
+    assert preset("article-a-text").alpha == 1.0
+    assert preset("sparse", updates=5) == TrainConfig(alpha=0.3, updates=5, preset="sparse")
+    assert preset("default") == TrainConfig()
+    with pytest.raises(UnknownName, match=r"unknown preset 'spares'\. did you mean 'sparse'"):
+        preset("spares")
+    words = ["train", str(dataset), "--out", str(tmp_path / "run"), "--preset", "article-a", "--passes", "0"]
+    result = CliRunner().invoke(main, [*words, "--updates", "3", "--json"])
+    assert result.exit_code == 0
+    config = json.loads(result.stdout)["config"]
+    assert (config["preset"], config["alpha"], config["updates"]) == ("article-a", 5.0, 3)
+    assert config["hidden"] == [256, 256, 256]
+
+
 def test_clones_of_success_learn_from_complete_successes_only(tmp_path):
     """Episode 0 succeeds, 1 is a success that was cut off, 2 failed: only the first is cloned."""
     parts = chain.walk(3, 1.0, 0)
@@ -181,7 +259,7 @@ def test_an_unused_action_has_its_place_and_is_never_chosen(dataset, tmp_path):
     run(dataset, tmp_path / "run")
     policy = load_policy(tmp_path / "run" / "cql")
     assert policy.scores(OBSERVATIONS).shape == (CELLS, VOCABULARY.size)
-    assert OFFLINE not in policy.act(OBSERVATIONS, MASKS)
+    assert OFFLINE not in policy.choose(OBSERVATIONS, MASKS)
 
 
 def test_notes_say_what_was_not_used(tmp_path):
@@ -224,6 +302,10 @@ def test_an_alpha_for_returns_of_another_size_is_warned_of(tmp_path, scale, alph
         {"expectile": 1},
         {"threshold": 0},
         {"target_rate": 0},
+        {"epochs": 0},
+        {"passes": -1},
+        {"gamma": 0},
+        {"step_cost": float("inf")},
     ],
 )
 def test_settings_that_cannot_be_are_refused(dataset, tmp_path, setting):
@@ -265,7 +347,7 @@ def test_a_run_that_fails_leaves_the_earlier_one(dataset, tmp_path):
     before = files(tmp_path / "run")
 
     def stop(done, total, note):
-        if note == "bc":
+        if note.startswith("cql"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

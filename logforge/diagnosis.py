@@ -1,0 +1,90 @@
+"""`logforge doctor RUN`: what went wrong in a training run, why, and what to do, each with its numbers.
+
+Symptoms of the run come from its metrics (run_symptoms.py), causes in the data from its dataset (data_symptoms.py). The most
+likely root cause comes first: a run that ran away also does what the log never did, and says nothing of its α.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from logforge.data_symptoms import data_symptoms
+from logforge.policy import load_policy
+from logforge.rescoring import rescored
+from logforge.run_symptoms import run_symptoms
+from logforge.runs import read_run, run_data
+from logforge.schemas.errors import LogforgeError
+from logforge.schemas.manifest import Manifest
+from logforge.symptom import Patient, Symptom
+from logforge.tabulate import plural
+from logforge.train_config import TrainConfig
+
+_ORDER = (
+    "broken_bundle", "runs_away", "paid_loop", "early_exit", "no_outcomes", "few_successes", "few_episodes", "clone", "collapsed",
+    "unsupported", "alpha_scale", "too_many_updates",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """What was found, the likeliest root first; nothing of a healthy run."""
+
+    run: str
+    dataset: str
+    findings: tuple[Symptom, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 when something is wrong."""
+        return int(bool(self.findings))
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        found = [asdict(item) for item in self.findings]
+        return {"run": self.run, "dataset": self.dataset, "healthy": not found, "findings": found}
+
+    def render(self) -> str:
+        """For people."""
+        lines = [f"{self.run} (trained on {self.dataset})"]
+        for item in self.findings:
+            lines += [
+                "",
+                f"{item.rule}: {item.symptom}",
+                f"   cause   {item.cause}",
+                f"   remedy  {item.remedy}",
+            ]
+        lines += [
+            "",
+            f"{plural(len(self.findings), 'finding')}" if self.findings else "healthy: nothing found",
+        ]
+        return "\n".join(lines)
+
+
+def diagnose(run_path: str | Path, *, dataset_path: str | Path | None = None) -> DoctorReport:
+    """Look at a run, its bundles and its dataset. Raises UsageError, InputError or Mismatch where they cannot be read."""
+    folder = Path(run_path)
+    run = read_run(folder)
+    patient = _patient(run, dataset_path)
+    found = [*_bundles(folder, run, patient.train.manifest), *run_symptoms(patient), *data_symptoms(patient)]
+    found.sort(key=lambda item: _ORDER.index(item.rule))
+    return DoctorReport(str(run_path), run["dataset"]["name"], tuple(found))
+
+
+def _patient(run: dict[str, Any], dataset_path: str | Path | None) -> Patient:
+    config = TrainConfig(**run["config"])
+    _, train = run_data(run, dataset_path, "train")
+    return Patient(run, config, rescored(train, config.gamma, config.step_cost))
+
+
+def _bundles(folder: Path, run: dict[str, Any], manifest: Manifest) -> Iterator[Symptom]:
+    for name in run["policies"]:
+        try:
+            load_policy(folder / name).check(manifest)
+        except LogforgeError as error:
+            yield Symptom(
+                "broken_bundle", f"the policy {name} cannot be used: {error.message}",
+                "its files were altered, or belong to another dataset", error.remedy, {},
+            )  # fmt: skip

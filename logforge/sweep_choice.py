@@ -1,0 +1,186 @@
+"""Which setting of a sweep to take: the highest lower bound among those that keep to what the log supports, and the default
+where nothing is measurably better than it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logforge.ope import Estimate
+from logforge.tabulate import table
+
+MOST_OOD: Final = 0.1
+"""A setting whose policies take out-of-distribution actions (monitors.py) in a larger share of decisions is not taken: FQE
+overrates such policies. In `it-ops` good policies stayed below 0.06, those that failed were above 0.1."""
+By = Literal["fqe", "success"]
+_FEW = 5
+
+F64 = NDArray[np.float64]
+
+
+class Tried(NamedTuple):
+    """One setting: its FQE values [seeds, bootstrap members] and why they are no estimate, the episodes that succeeded [seeds,
+    episodes] where it was played, and the means over seeds of what was measured on validation."""
+
+    setting: dict[str, float]
+    values: F64
+    unsettled: str
+    played: F64 | None
+    means: dict[str, float]
+
+    @property
+    def fqe(self) -> Estimate:
+        """The mean value with its 95 % interval."""
+        return Estimate(None, reason=self.unsettled) if self.unsettled else _of_members(self.values)
+
+    @property
+    def success(self) -> Estimate:
+        """The share of successes in the simulator with its 95 % interval."""
+        return Estimate(None, reason="not played") if self.played is None else _of_episodes(self.played)
+
+    def score(self, by: By) -> Estimate:
+        """What it is ranked by."""
+        return self.success if by == "success" else self.fqe
+
+    def minus(self, other: Tried, by: By) -> Estimate:
+        """The difference, seed by seed and resample by resample (or episode by episode)."""
+        if by == "success" and self.played is not None and other.played is not None:
+            return _of_episodes(self.played - other.played)
+        if reason := self.unsettled or other.unsettled:
+            return Estimate(None, reason=reason)
+        return _of_members(self.values - other.values)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        scores = {"fqe": self.fqe._asdict(), "success": self.success._asdict()}
+        return {**self.setting, **scores, **self.means}
+
+
+class Choice(NamedTuple):
+    """Which one, why, and how it differs from the default."""
+
+    place: int
+    reason: str
+    difference: Estimate
+    by: By
+
+
+def _of_members(values: F64) -> Estimate:
+    """Seeds and the bootstrap are two sources of noise; bootstrap members already spread as the mean does."""
+    spread = float(values.mean(axis=0).var(ddof=1)) * (1 + 1 / values.shape[1])
+    return _interval(values, spread, values.shape[1] - 1)
+
+
+def _of_episodes(values: F64) -> Estimate:
+    spread = float(values.mean(axis=0).var(ddof=1)) / values.shape[1]
+    return _interval(values, spread, values.shape[1] - 1)
+
+
+def _interval(values: F64, variance: float, freedom: int) -> Estimate:
+    from scipy.stats import t
+
+    seeds = values.mean(axis=1)
+    if len(seeds) > 1:
+        variance += float(seeds.var(ddof=1)) / len(seeds)
+    half = float(t.ppf(0.975, freedom)) * float(np.sqrt(variance))
+    centre = float(values.mean())
+    return Estimate(centre, centre - half, centre + half)
+
+
+def choose(tried: Sequence[Tried], default: int, by: By) -> Choice:
+    """The setting to take."""
+    supported = [k for k, one in enumerate(tried) if one.means.get("ood_share", 0.0) <= MOST_OOD]
+    known = [k for k in supported if tried[k].score(by).low is not None]
+    if not known:
+        why = "none can be estimated" if supported else f"all take unsupported actions in over {MOST_OOD:.0%}"
+        return Choice(
+            default, f"not distinguishable: keep the default ({why})", Estimate(None, reason=why), by
+        )
+    best = max(known, key=lambda k: (tried[k].score(by).low or 0.0, k == default))
+    if best == default:
+        return Choice(default, "the default has the highest lower bound", Estimate(0.0, 0.0, 0.0), by)
+    difference = tried[best].minus(tried[default], by)
+    if default not in supported:
+        return Choice(best, "the default takes too many unsupported actions", difference, by)
+    if difference.low is not None and difference.low > 0:
+        return Choice(best, "measurably better than the default", difference, by)
+    return Choice(default, "not distinguishable: keep the default", difference, by)
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What was tried and taken. `stopped`: the run of the chosen setting was ended by an alarm."""
+
+    run: str
+    dataset: dict[str, str]
+    simulator: str | None
+    config: dict[str, Any]
+    tried: tuple[Tried, ...]
+    default: dict[str, float]
+    choice: Choice
+    stopped: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON data; it is also what sweep.json holds."""
+        choice = {**self.choice._asdict(), "difference": self.choice.difference._asdict()}
+        return {
+            "schema_version": 1,
+            "run": self.run,
+            "dataset": self.dataset,
+            "simulator": self.simulator,
+            "config": self.config,
+            "tried": [one.as_dict() for one in self.tried],
+            "default": self.default,
+            "chosen": self.tried[self.choice.place].setting,
+            "choice": choice,
+            "stopped": self.stopped,
+        }
+
+    def render(self) -> str:
+        """A ranked table and the choice."""
+        by = self.choice.by
+        order = sorted(range(len(self.tried)), key=lambda k: -_low(self.tried[k].score(by)))
+        header = (
+            "",
+            "alpha",
+            "gamma",
+            "step cost",
+            "FQE (95 %)",
+            "success (95 %)",
+            "ood",
+            "like bc",
+            "improvement",
+        )
+        rows = [self._cells(k) for k in order]
+        judged = f"played in {self.simulator}" if self.simulator else "FQE on validation"
+        chosen = ", ".join(
+            f"{name} {value:g}" for name, value in self.tried[self.choice.place].setting.items()
+        )
+        lines = [f"{len(rows)} settings, ranked by the lower bound of {judged}", "", table(header, rows), ""]
+        lines += [f"— {one.setting}: {one.unsettled}" for one in self.tried if one.unsettled]
+        difference = _bracketed(self.choice.difference, "{:+.3f}")
+        lines += [f"chosen: {chosen}: {self.choice.reason} (difference {difference})", f"run: {self.run}"]
+        return "\n".join(lines)
+
+    def _cells(self, place: int) -> tuple[object, ...]:
+        one = self.tried[place]
+        mark = "→" if place == self.choice.place else ""
+        mark += " default" if one.setting == self.default else ""
+        shares = (one.means.get(name) for name in ("ood_share", "clone_share", "improvement"))
+        scores = _bracketed(one.fqe, "{:.3f}"), _bracketed(one.success, "{:.1%}")
+        return mark.strip(), *(f"{value:g}" for value in one.setting.values()), *scores, *shares
+
+
+def _low(score: Estimate) -> float:
+    return -np.inf if score.low is None else score.low
+
+
+def _bracketed(estimate: Estimate, shape: str) -> str:
+    if estimate.value is None:
+        return "—"
+    value, low, high = (shape.format(part) for part in estimate[:3])
+    return f"{value} [{low}, {high}]"

@@ -1,0 +1,95 @@
+"""What a reader of a run has to know beside its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from logforge.arrays import SplitArrays
+from logforge.observed_mdp import clone_share, observed
+from logforge.ope import Span
+from logforge.schemas.manifest import Manifest
+from logforge.shards import Shard
+from logforge.train_config import TrainConfig
+
+RISKY: Final = 0.1
+"""Share of decisions that CQL at rest gets wrong, from which on it is said."""
+
+
+def notes(
+    config: TrainConfig,
+    shard: Shard,
+    held: SplitArrays | None,
+    span: Span,
+    trained: Mapping[str, Mapping[str, Any]],
+) -> Iterator[str]:
+    """Remarks on the settings, the data and the outcome, in whole sentences."""
+    if config.algo == "cql":
+        yield from _alpha(config.alpha, shard.manifest.return_range)
+        yield from clone_risks(config.alpha, shard)
+        yield from _q(trained["cql"], span)
+    if config.backend == "d3rlpy":
+        yield from _d3rlpy(shard)
+    elif not config.clip_targets:
+        yield "targets were not clipped: watch max Q"
+    if held is None:
+        yield "there is no validation split, so no validation metrics: only losses can raise an alarm"
+
+
+def fitting_alpha(seen: tuple[float, float] | None) -> float | None:
+    """The α that was measured to suit returns of this size: 0.3 at ±1, 1 at up to 10; between and beyond, the line through both."""
+    scale = max(abs(bound) for bound in seen) if seen else 0.0
+    return 0.3 * float(scale ** np.log10(1 / 0.3)) if scale else None
+
+
+def clone_risks(alpha: float, shard: Shard) -> Iterator[str]:
+    """Whether CQL would clone the log: by the MDP that the log shows, and by the spec in the small world of reward lint."""
+    mdp = observed(shard, shard.manifest.gamma)
+    found = clone_share(mdp, alpha) if mdp else None
+    if found and found.astray >= RISKY:
+        yield (
+            f"clone risk: with alpha {alpha:g} CQL comes to rest at another action than the best in {found.astray:.0%} of this log's "
+            f"decisions (at the log's favourite in {found.cloned:.0%}); the best is worth only {found.gap:.2g} more there: pay the "
+            "outcome more, lower gamma, or train with a lower --alpha"
+        )
+    limit = _spec_limit(shard.manifest) if mdp is None else None
+    if limit is not None and limit < alpha:
+        yield (
+            f"clone risk: by the reward spec, CQL finds the best actions of even logs up to alpha {limit:.2g}, not with {alpha:g} "
+            "(`logforge reward lint` shows it): pay the outcome more, lower gamma, or train with a lower --alpha"
+        )
+
+
+def _spec_limit(manifest: Manifest) -> float | None:
+    """The largest α for even logs; None where there is no spec to try, or no limit."""
+    from logforge.recorded_trial import recorded_trial
+    from logforge.reward_clone import clone_risk
+
+    trial = recorded_trial(manifest)
+    risk = clone_risk(trial) if trial else None
+    return risk.even if risk else None
+
+
+def _alpha(alpha: float, seen: tuple[float, float] | None) -> Iterator[str]:
+    fitting = fitting_alpha(seen)
+    if seen and fitting and not fitting / 2 <= alpha <= fitting * 2:
+        yield (
+            f"returns reach {max(map(abs, seen)):.3g}: alpha {alpha:g} suits returns of another size, about {fitting:.2g} would fit "
+            "(choose it on validation: `logforge sweep`)"
+        )
+
+
+def _q(facts: Mapping[str, Any], span: Span) -> Iterator[str]:
+    highest = facts.get("validation_max_q")
+    if highest is not None and highest > span.high:
+        yield f"max Q {highest:.3g} is above {span.high:.3g}, the most that a return can be (good runs show this too)"
+
+
+def _d3rlpy(shard: Shard) -> Iterator[str]:
+    if (shard.weights != 1).any():
+        yield "sample weights were not used: d3rlpy has no place for them"
+    if not np.delete(shard.masks, shard.manifest.vocabulary.invalid, axis=1).all():
+        yield "masks hold when a policy acts; d3rlpy's training does not know them"
+    yield "d3rlpy does not clip targets: watch max Q"
