@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.measure import Result
 from logforge.arrays import SplitArrays
+from logforge.side_arrays import plain_sides
 
 EPISODES, LENGTH, COLUMNS, ACTIONS = 2_000, 10, 64, 14
 MEMBERS, UPDATES, BATCH = 10, 300, 128
@@ -41,13 +42,18 @@ def made() -> SplitArrays:
     lasts[:, -1] = True
     masks = np.ones((steps + EPISODES, ACTIONS), bool)
     masks[:, -1] = False
+    actions, propensities = (
+        rng.integers(0, ACTIONS - 1, steps).astype(np.int32),
+        np.full(steps, np.nan, np.float32),
+    )
     return SplitArrays(
-        actions=rng.integers(0, ACTIONS - 1, steps).astype(np.int32),
+        **plain_sides(actions, propensities),
+        actions=actions,
         rewards=rng.normal(size=steps).astype(np.float32),
         terminals=lasts.ravel(),
         timeouts=np.zeros(steps, bool),
         returns=rng.normal(size=steps).astype(np.float32),
-        propensities=np.full(steps, np.nan, np.float32),
+        propensities=propensities,
         weights=np.ones(steps, np.float32),
         success=np.ones(EPISODES, np.int8),
         groups=np.arange(EPISODES, dtype=np.int32),

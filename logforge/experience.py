@@ -1,4 +1,4 @@
-"""The transitions of a split as tensors, and each member's own draws from them."""
+"""The transitions of a split as tensors, each member's own draws from them, and draws from two splits mixed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.arrays import SplitArrays
+from logforge.growth import Growth
 from logforge.shard_rows import StoredRows
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ _DRAWS = 256
 
 
 class Drawn(NamedTuple):
-    """A batch for each member: [members, rows, …]. `allowed` are the actions on offer; `known` are these and the logged one,
-    which may be outside the mask."""
+    """A batch for each member: [members, rows, …]. `known` are the actions on offer and the logged one, which may be outside the
+    mask; `templates` are those of the arguments, −1 where there is none."""
 
     observations: torch.Tensor
     actions: torch.Tensor
@@ -31,6 +32,7 @@ class Drawn(NamedTuple):
     known: torch.Tensor
     next_allowed: torch.Tensor
     weights: torch.Tensor
+    templates: torch.Tensor
 
 
 def _tensor(array: NDArray[Any]) -> torch.Tensor:
@@ -42,16 +44,31 @@ def _tensor(array: NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(array)
 
 
-class Replay:
-    """All transitions of a split on one device. `invalid` is the action that no policy takes."""
+def succeeded(arrays: SplitArrays) -> NDArray[np.bool_]:
+    """Which episodes truly ended, and as a success."""
+    found: NDArray[np.bool_] = (arrays.success == 1) & arrays.terminals[arrays.episode_offsets[1:] - 1]
+    return found
 
-    def __init__(self, arrays: SplitArrays, invalid: int, device: str = "cpu") -> None:
+
+class Replay:
+    """All transitions of a split on one device. `invalid` is the action that no policy takes. With `growth` they are those of
+    an earlier dataset, drawn as the later one has them; `templates` tells then where each of its templates is now, or −1."""
+
+    def __init__(
+        self,
+        arrays: SplitArrays,
+        invalid: int,
+        device: str = "cpu",
+        growth: Growth | None = None,
+        templates: Sequence[int] = (),
+    ) -> None:
         def put(array: NDArray[Any], kind: type) -> torch.Tensor:
             return _tensor(np.ascontiguousarray(array, dtype=kind)).to(device)
 
-        allowed = np.array(arrays.masks, dtype=np.bool_)
+        allowed = np.array(arrays.masks, dtype=np.bool_) if growth is None else growth.masks(arrays.masks)
         allowed[:, invalid] = False
         self.size, self.device = arrays.size, device
+        self._growth = growth if growth is not None and growth.changes else None
         observations: object = arrays.observations
         self._stored = observations if isinstance(observations, StoredRows) else None
         self._observations = None if self._stored else put(arrays.observations, np.float32)
@@ -61,6 +78,9 @@ class Replay:
         self.rewards = put(arrays.rewards, np.float32)
         self.goes_on = put(~arrays.terminals, np.float32)
         self.weights = put(arrays.weights, np.float32)
+        # The last place answers for -1.
+        found = arrays.argument_templates
+        self.templates = put(found if growth is None else np.array([*templates, -1])[found], np.int64)
 
     def batch(self, indices: torch.Tensor) -> Drawn:
         """The transitions at `indices` [members, rows]."""
@@ -74,16 +94,25 @@ class Replay:
             known=self.allowed[rows].scatter(2, actions[:, :, None], True),
             next_allowed=self.allowed[rows + 1],
             weights=self.weights[indices],
+            templates=self.templates[indices],
         )
 
     def _observed(self, rows: torch.Tensor) -> torch.Tensor:
+        found = self._stored_at(rows)
+        if self._growth is None:
+            return found
+        grown = found.new_zeros((*rows.shape, self._growth.size))
+        grown[..., self._growth.columns] = found
+        return grown
+
+    def _stored_at(self, rows: torch.Tensor) -> torch.Tensor:
         if self._observations is not None:
             return self._observations[rows]
         assert self._stored is not None
         found = self._stored.take(rows.reshape(-1).cpu().numpy()).astype(np.float32, copy=False)
         return _tensor(found).reshape(*rows.shape, -1).to(self.device)
 
-    def batches(self, seeds: Sequence[int], size: int) -> Iterator[Drawn]:
+    def batches(self, seeds: Sequence[int | tuple[int, int]], size: int) -> Iterator[Drawn]:
         """Endless. Each member draws with replacement by a generator of its own, whatever members stand beside it."""
         import torch
 
@@ -92,3 +121,24 @@ class Replay:
             drawn = np.stack([g.integers(self.size, size=(_DRAWS, size)) for g in generators], axis=1)
             for indices in torch.from_numpy(drawn).to(self.device):
                 yield self.batch(indices)
+
+
+class Mixed:
+    """Transitions of two splits, so many of each batch from the earlier one."""
+
+    def __init__(self, later: Replay, earlier: Replay, share: float) -> None:
+        self.later, self.earlier, self.share = later, earlier, share
+
+    def batches(self, seeds: Sequence[int], size: int) -> Iterator[Drawn]:
+        """Endless, as a split's own; where the share comes to no row, they are the later split's."""
+        import torch
+
+        again = round(self.share * size)
+        if not again:
+            yield from self.later.batches(seeds, size)
+            return
+        apart = [(seed, 1) for seed in seeds]  # draws that have nothing to do with the later split's
+        for pair in zip(
+            self.later.batches(seeds, size - again), self.earlier.batches(apart, again), strict=True
+        ):
+            yield Drawn(*(torch.cat(parts, dim=1) for parts in zip(*pair, strict=True)))

@@ -13,21 +13,24 @@ Targets are clipped to the range that a return can have (docs/design.md, §9): w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logforge.experience import Drawn
-from logforge.networks import forward
+from logforge.layers import Layers
+from logforge.networks import forward, make_network, member_layers, stacked
 from logforge.ope import Span
 
 if TYPE_CHECKING:
     import torch
 
+    from logforge.continual import Anchor
     from logforge.networks import Network
+    from logforge.template_head import TemplateHead
 
     Networks = dict[str, Network]
     Losses = dict[str, torch.Tensor]
@@ -177,11 +180,11 @@ class Fit:
         learning_rate: float,
         target_rate: float,
         device: str = "cpu",
+        head: TemplateHead | None = None,
     ) -> None:
-        """`sizes` are the columns of an observation, the hidden layers, and the number of actions."""
+        """`sizes` are the columns of an observation, the hidden layers, and the number of actions; `head` is a second output of
+        the acting network."""
         import torch
-
-        from logforge.networks import make_network
 
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self.learner, self.rules, self.target_rate, self.device = learner, rules, target_rate, device
@@ -193,14 +196,26 @@ class Fit:
         self.target: Networks = {
             name: [part.detach().clone() for part in self.online[name]] for name in learner.followed
         }
+        self.head = head
+        self.anchor: Anchor | None = None
         parameters = [part for network in self.online.values() for part in network]
+        parameters += head.parameters if head is not None else []
+        self.learning_rate = learning_rate
         self.optimiser = torch.optim.Adam(parameters, lr=learning_rate)
+
+    def anneal(self, done: float) -> None:
+        """Lower the learning rate in a straight line: `done` is the share of the run that lies behind, from 0 to 1."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.learning_rate * (1 - done)
 
     def update(self, batch: Drawn) -> Losses:
         """One step of every member. Returns the losses of each, by name [members]."""
         import torch
 
         losses = self.learner.losses(self.online, self.target, batch, self.rules)
+        for side in (self.head, self.anchor):
+            if side is not None:
+                losses |= side.losses(self.online[self.learner.acts], batch)
         self.optimiser.zero_grad()
         torch.stack(list(losses.values())).sum().backward()
         self.optimiser.step()
@@ -220,9 +235,16 @@ class Fit:
         rows: NDArray[np.float32] = found[member].cpu().numpy()
         return rows
 
-    def layers(self, network: str, member: int) -> list[tuple[Any, Any]]:
-        """A member's weights [outputs, inputs] and biases [outputs] as numpy arrays, layer by layer."""
-        parts = [part[member].detach().cpu().numpy() for part in self.online[network]]
-        return [
-            (weight.T.copy(), bias[0].copy()) for weight, bias in zip(parts[::2], parts[1::2], strict=True)
-        ]
+    def layers(self, network: str, member: int) -> Layers:
+        """A member's layers in numpy."""
+        return member_layers(self.online[network], member)
+
+    def start(self, network: str, members: Sequence[Layers]) -> None:
+        """Begin with these weights, one set for each member; a slowly following copy begins there too."""
+        import torch
+
+        with torch.no_grad():
+            for copies in (self.online, self.target):
+                if network in copies:
+                    for part, given in zip(copies[network], stacked(members), strict=True):
+                        part.copy_(given)

@@ -9,6 +9,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from logforge.layers import Layer, Layers
+
 if TYPE_CHECKING:
     import torch
 
@@ -31,16 +35,44 @@ def make_network(sizes: Sequence[int], generators: Sequence[torch.Generator]) ->
     ]
 
 
+def stacked(members: Sequence[Layers], device: str = "cpu") -> Network:
+    """The network whose members are these layers in numpy."""
+    import torch
+
+    parts = []
+    for layers in zip(*members, strict=True):
+        parts.append(torch.from_numpy(np.stack([layer.weight.T for layer in layers])).to(device))
+        parts.append(torch.from_numpy(np.stack([layer.bias[None] for layer in layers])).to(device))
+    return parts
+
+
+def member_layers(network: Network, member: int) -> Layers:
+    """One member of a network in numpy."""
+    parts = [part[member].detach().cpu().numpy() for part in network]
+    return tuple(
+        Layer(weight.T.copy(), bias[0].copy()) for weight, bias in zip(parts[::2], parts[1::2], strict=True)
+    )
+
+
+def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """One layer of every member, of inputs that all share [rows, inputs], or that each has for itself [members, rows, inputs]."""
+    import torch
+
+    if inputs.dim() == 2:
+        return torch.einsum("nd,bdh->bnh", inputs, weight) + bias
+    return torch.baddbmm(bias, inputs, weight)
+
+
+def trunk(network: Network, inputs: torch.Tensor) -> torch.Tensor:
+    """What the last layer sees: [members, rows, hidden]; of a network of one layer, the inputs."""
+    import torch
+
+    for weight, bias in zip(network[:-2:2], network[1:-2:2], strict=True):
+        inputs = torch.relu(linear(inputs, weight, bias))
+    return inputs
+
+
 def forward(network: Network, inputs: torch.Tensor) -> torch.Tensor:
     """Scores [members, rows, outputs] of inputs that all members share [rows, features], or that each has for itself
     [members, rows, features]."""
-    import torch
-
-    weight, bias = network[:2]
-    if inputs.dim() == 2:
-        hidden = torch.einsum("nd,bdh->bnh", inputs, weight) + bias
-    else:
-        hidden = torch.baddbmm(bias, inputs, weight)
-    for weight, bias in zip(network[2::2], network[3::2], strict=True):
-        hidden = torch.baddbmm(bias, torch.relu(hidden), weight)
-    return hidden
+    return linear(trunk(network, inputs), *network[-2:])

@@ -1,172 +1,189 @@
-"""A trained policy as a folder that stands alone: a card, plain MLP weights, and rows that prove it loads as it was saved.
+"""A trained policy as a folder that stands alone: a card, plain MLP weights, what serving needs, and rows that prove it loads as
+it was saved.
 
-    runs/NAME/cql/bundle.json            what the policy is, what data it was made for, golden rows
-    runs/NAME/cql/weights.safetensors    w0, b0, w1, b1, …: layers of an MLP with relu between them; behaviour.w0, … likewise
+    runs/NAME/cql/bundle.json            what the policy is, what data it was made for, golden rows, hashes of the other files
+    runs/NAME/cql/weights.safetensors    layers of an MLP with relu between them, part by part (layers.py)
+    runs/NAME/cql/manifest.json          the dataset's, as it was
+    runs/NAME/cql/actions.json, encoder/ of a dataset made from a store: its action space and what reduces its vectors
+    runs/NAME/cql/golden_states.json     likewise: states that `StateServer` must encode as the build did
 
-Numpy is enough to run it; torch and d3rlpy are not imported here.
+`StateServer` (serving.py) takes the folder as it takes that of a dataset. Numpy is enough to run a policy; torch and d3rlpy
+are not imported here.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.layers import (
+    ACTS,
+    BEHAVIOUR,
+    TEMPLATE,
+    FloatArray,
+    Layer,
+    Layers,
+    check_parts,
+    hidden,
+    outputs,
+    parts_of,
+    tensors_of,
+)
 from logforge.optional import need
+from logforge.policy_card import BUNDLE_VERSION, WEIGHTS, Golden, PolicyCard
 from logforge.schemas.errors import InputError, Mismatch, UsageError
-from logforge.schemas.manifest import EncoderRef, FeatureSlice, Manifest, Vocabulary
+from logforge.schemas.manifest import Manifest, Vocabulary
+from logforge.shards import MANIFEST, Shard
 
-BUNDLE_VERSION: Final = 2
-CARD, WEIGHTS = "bundle.json", "weights.safetensors"
+__all__ = ["BUNDLE_VERSION", "Decision", "Golden", "Layer", "PolicyBundle", "PolicyCard", "load_policy"]
+
+CARD: Final = "bundle.json"
 GOLDEN_TOLERANCE: Final = 1e-4
 """How far a golden score may be off (relative, and absolute near 0): float32 sums differ a little by machine."""
 
-_PARTS = ("", "behaviour.")
-"""What the names of tensors begin with: the layers that act, and those that tell the behaviour."""
 
-FloatArray = NDArray[np.float32]
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What a policy does in one state, and why.
+
+    `probabilities` are its chances over all actions, 0 for what was not allowed; `scores` what its network made of each (Q, CQL's
+    pessimistic one, or logits). `support` is the chance that the behaviour, as cloned from the log, gives the action among those
+    allowed, and `supported` whether it reaches the card's floor; both None where the bundle holds no clone.
+    """
+
+    action: int
+    name: str
+    probabilities: FloatArray
+    scores: FloatArray
+    support: float | None
+    supported: bool | None
+    template: str | None = None
+    """That of the arguments, where the action has templates and the policy a head for them."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        arrays = {"probabilities": self.probabilities.tolist(), "scores": self.scores.tolist()}
+        about = {"action": self.action, "name": self.name, **arrays}
+        judged = {"support": self.support, "supported": self.supported}
+        return {**about, **judged, "template": self.template}
 
 
-class Layer(NamedTuple):
-    """One linear layer: `x @ weight.T + bias`."""
+class _Judged(NamedTuple):
+    """Scores of observations, and what may be chosen: [rows, actions] each. `offered` leaves `<invalid>` out; `open` also what
+    the behaviour hardly does, where the policy keeps to that."""
 
-    weight: FloatArray
-    bias: FloatArray
+    scores: FloatArray
+    offered: NDArray[np.bool_]
+    open: NDArray[np.bool_]
 
-
-class Golden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Observations and the scores that the trainer's own network gave them."""
-
-    observations: list[list[float]]
-    scores: list[list[float]]
-
-
-class PolicyCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a policy is and which data it was made for. `kind` says what its scores are; above 0, `threshold` is the share of the
-    most likely action's chance that the behaviour must have given an action for it to be taken."""
-
-    algo: str
-    kind: Literal["q", "logits"]
-    actions: tuple[str, ...]
-    layout: tuple[FeatureSlice, ...]
-    observation_size: int
-    encoder: EncoderRef | None
-    encoder_files: dict[str, str]
-    gamma: float
-    dataset: str
-    dataset_hash: str
-    spec_hash: str
-    golden: Golden
-    threshold: float = 0.0
-    weights_hash: str = ""
-    activation: Literal["relu"] = "relu"
-    schema_version: int = BUNDLE_VERSION
-
-    @classmethod
-    def of(
-        cls,
-        manifest: Manifest,
-        *,
-        algo: str,
-        kind: Literal["q", "logits"],
-        golden: Golden,
-        threshold: float = 0.0,
-    ) -> PolicyCard:
-        """The card of a policy trained on this manifest's dataset."""
-        return cls(
-            algo=algo,
-            kind=kind,
-            actions=manifest.actions,
-            layout=manifest.layout,
-            observation_size=manifest.observation_size,
-            encoder=manifest.encoder,
-            encoder_files=_encoder_files(manifest),
-            gamma=manifest.gamma,
-            dataset=manifest.dataset,
-            dataset_hash=manifest.hash,
-            spec_hash=manifest.spec_hash,
-            golden=golden,
-            threshold=threshold,
-        )
+    @property
+    def masked(self) -> FloatArray:
+        return np.where(self.open, self.scores, np.float32(-np.inf))
 
 
 @dataclass(frozen=True)
 class PolicyBundle:
-    """A policy that runs: its card, its layers, and those that tell the behaviour, where it keeps to what was done."""
+    """A policy that runs: its card, its layers, and those that clone the behaviour, where it has them.
+
+    `extras` are further parts (layers.py), `files` the bytes of what serving needs, by name.
+    """
 
     card: PolicyCard
-    layers: tuple[Layer, ...]
-    behaviour: tuple[Layer, ...] = ()
+    layers: Layers
+    behaviour: Layers = ()
+    extras: Mapping[str, Layers] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> dict[str, Layers]:
+        """All stacks of layers, by the names of layers.py."""
+        behaviour = {BEHAVIOUR: self.behaviour} if self.behaviour else {}
+        return {ACTS: self.layers, **behaviour, **self.extras}
 
     def scores(self, observations: NDArray[Any]) -> FloatArray:
         """One score per action [B, A]: Q (CQL's, which is pessimistic and no value) or logits (cloning)."""
-        return self._run(self.layers, observations)
+        return outputs(self.layers, self._checked(observations))
 
-    def _run(self, layers: tuple[Layer, ...], observations: NDArray[Any]) -> FloatArray:
-        hidden = np.asarray(observations, dtype=np.float32)
-        if hidden.ndim != 2 or hidden.shape[1] != self.card.observation_size:
-            expected, remedy = (
-                f"[B, {self.card.observation_size}]",
-                "encode them with the policy's own StateBuilder",
+    def choose(self, observations: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.int32]:
+        """The allowed action with the highest score for each row [B]; never `<invalid>`."""
+        return np.asarray(self._judged(observations, masks).masked.argmax(axis=1), dtype=np.int32)
+
+    def act(
+        self, observation: NDArray[Any] | Sequence[float], mask: NDArray[Any] | Sequence[bool]
+    ) -> Decision:
+        """The decision in one state [D] with its mask [A]."""
+        return self.decisions(np.asarray(observation)[None], np.asarray(mask)[None])[0]
+
+    def decisions(self, observations: NDArray[Any], masks: NDArray[Any]) -> list[Decision]:
+        """The decision in each of several states [B, D] with masks [B, A]; `choose` gives the actions alone, and faster."""
+        judged = self._judged(observations, masks)
+        chances, support = self._chances(judged, None), self.support(observations, masks)
+        choices = judged.masked.argmax(axis=1)
+        templates = self.templates(observations, choices)
+        found = []
+        for row, action in enumerate(map(int, choices)):
+            share = None if support is None else float(support[row, action])
+            found.append(
+                Decision(
+                    action=action,
+                    name=self.card.actions[action],
+                    probabilities=chances[row],
+                    scores=judged.scores[row],
+                    support=share,
+                    supported=None if share is None else share >= self.card.support_floor,
+                    template=None if templates[row] < 0 else self.card.templates[templates[row]].template,
+                )
             )
-            raise Mismatch("observations", expected, list(hidden.shape), remedy)
-        for layer in layers[:-1]:
-            hidden = np.maximum(hidden @ layer.weight.T + layer.bias, 0)
-        last = layers[-1]
-        return np.asarray(hidden @ last.weight.T + last.bias, dtype=np.float32)
-
-    def act(self, observations: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.int32]:
-        """The allowed action with the highest score for each row; never `<invalid>`."""
-        return np.asarray(self._masked(observations, masks).argmax(axis=1), dtype=np.int32)
+        return found
 
     def probabilities(
         self, observations: NDArray[Any], masks: NDArray[Any], temperature: float | None = None
     ) -> FloatArray:
-        """Chances over the allowed actions: softmax of score / temperature.
+        """Chances over the allowed actions [B, A]: softmax of score / temperature.
 
-        Without a temperature, cloning uses 1 (the likeness of the log) and a Q policy 0, which is greedy: all on `act`.
+        Without a temperature, cloning uses 1 (the likeness of the log) and a Q policy 0, which is greedy: all on `choose`.
         """
-        heat = (1.0 if self.card.kind == "logits" else 0.0) if temperature is None else temperature
-        if not 0 <= heat < np.inf:
-            raise UsageError(
-                f"temperature {temperature} is not a number from 0 up", "0 takes the best action"
-            )
-        masked = self._masked(observations, masks).astype(np.float64)
-        if heat == 0:
-            return np.asarray(np.eye(masked.shape[1])[masked.argmax(axis=1)], dtype=np.float32)
-        powers = np.exp((masked - masked.max(axis=1, keepdims=True)) / heat)
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
+        return self._chances(self._judged(observations, masks), temperature)
+
+    def support(self, observations: NDArray[Any], masks: NDArray[Any]) -> FloatArray | None:
+        """The cloned behaviour's chances over the allowed actions [B, A]; None where the bundle holds no clone."""
+        if not self.behaviour:
+            return None
+        offered = self._judged(observations, masks).offered
+        return _softmax(np.where(offered, outputs(self.behaviour, self._checked(observations)), -np.inf))
+
+    def templates(self, observations: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.int32]:
+        """The likeliest argument template of each of these actions [B], among its own; −1 where it has none."""
+        if not self.card.templates:
+            return np.full(len(actions), -1, np.int32)
+        vocabulary = Vocabulary(self.card.actions)
+        owners = np.array([vocabulary.id(item.action) for item in self.card.templates])
+        fitting = owners == np.asarray(actions)[:, None]
+        logits = outputs(self.extras[TEMPLATE], hidden(self.layers, self._checked(observations)))
+        best = np.where(fitting, logits, -np.inf).argmax(axis=1)
+        return np.where(fitting.any(axis=1), best, -1).astype(np.int32)
 
     def check(self, manifest: Manifest) -> None:
         """Refuse (`Mismatch`) a dataset whose actions, features or encoder are not those the policy was trained on."""
-        card = self.card
-        pairs: list[tuple[str, object, object]] = [
-            ("observation size", card.observation_size, manifest.observation_size),
-            ("action vocabulary", list(card.actions), list(manifest.actions)),
-            ("feature layout", _shape_of(card.layout), _shape_of(manifest.layout)),
-            ("encoder", _encoder_name(card.encoder), _encoder_name(manifest.encoder)),
-            ("encoder files", card.encoder_files, _encoder_files(manifest)),
-        ]
-        for what, expected, found in pairs:
-            if expected != found:
-                remedy = f"train again on {manifest.dataset!r}, or give the dataset the policy was trained on"
-                raise Mismatch(f"{card.algo} policy, {what}", expected, found, remedy)
+        self.card.check(manifest)
 
     def save(self, folder: str | Path) -> Path:
-        """Write card and weights; the same policy gives the same bytes."""
+        """Write card, weights and what serving needs; the same policy gives the same bytes."""
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        weights = need("safetensors.numpy", "train").save(dict(self._tensors()))
-        (target / WEIGHTS).write_bytes(weights)
-        card = msgspec.structs.replace(self.card, weights_hash=_hash(weights))
+        weights = need("safetensors.numpy", "train").save(tensors_of(self.parts))
+        files = {**self.files, WEIGHTS: weights}
+        card = msgspec.structs.replace(self.card, files={name: _hash(files[name]) for name in sorted(files)})
         text = msgspec.json.format(msgspec.json.encode(card, order="sorted"), indent=1)
-        (target / CARD).write_bytes(text + b"\n")
+        for name, data in {**files, CARD: text + b"\n"}.items():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes(data)
         return target
 
     def verify(self) -> None:
@@ -183,58 +200,83 @@ class PolicyBundle:
             tolerance = f"within {GOLDEN_TOLERANCE:g}"
             raise Mismatch("golden scores", tolerance, f"off by {worst:.3g}", "train again on this machine")
 
-    def _tensors(self) -> Iterator[tuple[str, FloatArray]]:
-        for part, layers in zip(_PARTS, (self.layers, self.behaviour), strict=True):
-            for place, layer in enumerate(layers):
-                yield f"{part}w{place}", np.ascontiguousarray(layer.weight, dtype=np.float32)
-                yield f"{part}b{place}", np.ascontiguousarray(layer.bias, dtype=np.float32)
+    def _checked(self, observations: NDArray[Any]) -> NDArray[np.float32]:
+        rows = np.asarray(observations, dtype=np.float32)
+        if rows.ndim != 2 or rows.shape[1] != self.card.observation_size:
+            expected = f"[B, {self.card.observation_size}]"
+            remedy = "encode them with the policy's own StateBuilder"
+            raise Mismatch("observations", expected, list(rows.shape), remedy)
+        return rows
 
-    def _masked(self, observations: NDArray[Any], masks: NDArray[Any]) -> FloatArray:
+    def _judged(self, observations: NDArray[Any], masks: NDArray[Any]) -> _Judged:
         scores = self.scores(observations)
-        allowed = np.array(masks, dtype=bool)
-        if allowed.shape != scores.shape:
+        offered = np.array(masks, dtype=bool)
+        if offered.shape != scores.shape:
             remedy = "give one mask per observation, with a column per action"
-            raise Mismatch("masks", list(scores.shape), list(allowed.shape), remedy)
-        allowed[:, Vocabulary(self.card.actions).invalid] = False
-        if not allowed.any(axis=1).all():
-            row = int(np.flatnonzero(~allowed.any(axis=1))[0])
+            raise Mismatch("masks", list(scores.shape), list(offered.shape), remedy)
+        offered[:, Vocabulary(self.card.actions).unplayable] = False
+        if not offered.any(axis=1).all():
+            row = int(np.flatnonzero(~offered.any(axis=1))[0])
             raise UsageError(f"row {row}: its mask allows no action", "allow at least one valid action")
         if not np.isfinite(scores).all():
             row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
             remedy = "look for NaN or infinity in the observation"
             raise UsageError(f"row {row}: the observation gives no finite scores", remedy)
-        if self.behaviour:
-            allowed &= self._supported(observations, allowed)
-        return np.where(allowed, scores, np.float32(-np.inf))
+        likely = self._likely(observations, offered) if self.card.threshold > 0 else offered
+        return _Judged(scores, offered, likely)
 
-    def _supported(self, observations: NDArray[Any], allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _likely(self, observations: NDArray[Any], offered: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """What the behaviour does often enough beside what it does most."""
-        logits = np.where(allowed, self._run(self.behaviour, observations), np.float32(-np.inf))
+        logits = np.where(offered, outputs(self.behaviour, self._checked(observations)), np.float32(-np.inf))
         found: NDArray[np.bool_] = logits - logits.max(axis=1, keepdims=True) > np.log(self.card.threshold)
         return found
 
+    def _chances(self, judged: _Judged, temperature: float | None) -> FloatArray:
+        heat = (1.0 if self.card.kind == "logits" else 0.0) if temperature is None else temperature
+        if not 0 <= heat < np.inf:
+            raise UsageError(
+                f"temperature {temperature} is not a number from 0 up", "0 takes the best action"
+            )
+        masked = judged.masked
+        if heat == 0:
+            return np.asarray(np.eye(masked.shape[1])[masked.argmax(axis=1)], dtype=np.float32)
+        return _softmax(masked.astype(np.float64), heat)
+
+
+def served_files(shard: Shard) -> dict[str, bytes]:
+    """What a bundle holds of the dataset it was trained on, so that it serves without it."""
+    alone = ("actions.json", "golden_states.json")
+    carried = (name for name in shard.manifest.checksums if name in alone or name.startswith("encoder/"))
+    return {name: (shard.path / name).read_bytes() for name in (MANIFEST, *carried)}
+
 
 def load_policy(path: str | Path) -> PolicyBundle:
-    """The policy in this folder, checked: version, weights, shapes and golden rows."""
+    """The policy in this folder, checked: version, hashes of its files, shapes, the dataset's manifest and golden rows."""
     folder = Path(path)
     card = _read_card(folder / CARD)
-    try:
-        data = (folder / WEIGHTS).read_bytes()
-    except OSError as error:
-        raise InputError(str(folder / WEIGHTS), "cannot be read", remedy="train again") from error
-    if _hash(data) != card.weights_hash:
-        raise Mismatch(
-            f"{folder / WEIGHTS}: hash",
-            card.weights_hash,
-            _hash(data),
-            "train again: the weights were altered",
-        )
-    layers, behaviour = _layers(need("safetensors.numpy", "train").load(data), card.threshold > 0)
-    for part in filter(None, (layers, behaviour)):
-        _check_shapes(part, card, str(folder / WEIGHTS))
-    bundle = PolicyBundle(card, layers, behaviour)
+    files = {name: _read(folder / name, expected) for name, expected in card.files.items()}
+    parts = parts_of(need("safetensors.numpy", "train").load(files.pop(WEIGHTS)))
+    where = str(folder / WEIGHTS)
+    needed = (ACTS, BEHAVIOUR) if card.threshold > 0 else (ACTS,)
+    if missing := [part or "acting" for part in needed if part not in parts]:
+        raise Mismatch(where, f"{', '.join(missing)} layers", "none", "train again")
+    check_parts(parts, (card.observation_size, len(card.actions)), len(card.templates), where)
+    layers, behaviour = parts.pop(ACTS), parts.pop(BEHAVIOUR, ())
+    bundle = PolicyBundle(card, layers, behaviour, parts, files)
     bundle.verify()
+    if MANIFEST in files:
+        bundle.check(Manifest.from_json(files[MANIFEST], str(folder / MANIFEST)))
     return bundle
+
+
+def _read(path: Path, expected: str) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(str(path), "cannot be read", remedy="train again") from error
+    if _hash(data) != expected:
+        raise Mismatch(f"{path}: hash", expected, _hash(data), "train again: the file was altered")
+    return data
 
 
 def _read_card(path: Path) -> PolicyCard:
@@ -243,57 +285,28 @@ def _read_card(path: Path) -> PolicyCard:
         version = msgspec.json.decode(text, type=_Versioned).schema_version
         if version != BUNDLE_VERSION:
             raise Mismatch(f"{path}: schema version", BUNDLE_VERSION, version, "train again")
-        return msgspec.json.decode(text, type=PolicyCard)
+        card = msgspec.json.decode(text, type=PolicyCard)
     except OSError as error:
         raise InputError(
             str(path), "there is no policy bundle here", remedy="make one: logforge train"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(str(path), f"not a policy card: {error}", remedy="train again") from error
+    for name in card.files:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise InputError(str(path), f"it names {name!r}, outside its folder", remedy="train again")
+    if WEIGHTS not in card.files:
+        raise InputError(str(path), "it names no weights", remedy="train again")
+    return card
 
 
 class _Versioned(msgspec.Struct):
     schema_version: int
 
 
-def _layers(
-    tensors: dict[str, FloatArray], with_behaviour: bool
-) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
-    counts = [sum(name.startswith(f"{part}w") for name in tensors) for part in _PARTS]
-    parts = list(zip(_PARTS, counts, strict=True))
-    names = {f"{part}{kind}{place}" for part, count in parts for kind in "wb" for place in range(count)}
-    if names != set(tensors) or [bool(count) for count in counts] != [True, with_behaviour]:
-        raise Mismatch("weights", sorted(names), sorted(tensors), "train again")
-    layers, behaviour = (
-        tuple(Layer(tensors[f"{part}w{place}"], tensors[f"{part}b{place}"]) for place in range(count))
-        for part, count in parts
-    )
-    return layers, behaviour
-
-
-def _check_shapes(layers: Sequence[Layer], card: PolicyCard, path: str) -> None:
-    width = card.observation_size
-    for place, layer in enumerate(layers):
-        outputs = len(card.actions) if place == len(layers) - 1 else len(layer.bias)
-        if layer.weight.shape != (outputs, width) or layer.bias.shape != (outputs,):
-            raise Mismatch(f"{path}: w{place}", [outputs, width], list(layer.weight.shape), "train again")
-        if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
-            remedy = "train again with another seed or a smaller learning rate"
-            raise Mismatch(f"{path}: w{place}, b{place}", "finite numbers", "NaN or infinity", remedy)
-        width = outputs
-
-
-def _encoder_files(manifest: Manifest) -> dict[str, str]:
-    """What was fitted on the train split (PCA): other bytes there make other features of the same text."""
-    return {name: sum_ for name, sum_ in manifest.checksums.items() if name.startswith("encoder/")}
-
-
-def _encoder_name(encoder: EncoderRef | None) -> str:
-    return "none" if encoder is None else str(msgspec.to_builtins(encoder))
-
-
-def _shape_of(layout: Sequence[FeatureSlice]) -> str:
-    return ", ".join(f"{part.name} {part.start}:{part.stop}" for part in layout)
+def _softmax(masked: NDArray[Any], heat: float = 1.0) -> FloatArray:
+    powers = np.exp((masked - masked.max(axis=1, keepdims=True)) / heat)
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
 def _hash(data: bytes) -> str:

@@ -145,6 +145,19 @@ def test_weights_of_samples_count():
     ).all()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here: the same code runs on it")
+def test_a_gpu_learns_what_the_cpu_does():
+    arrays, seeds = chain.walk(20, 0.5), (0, 1)
+    found = []
+    for device in ("cpu", "cuda"):
+        fit = Fit(LEARNERS["cql"], RULES, seeds, SIZES, 1e-2, 0.005, device)
+        batches = Replay(arrays, VOCABULARY.invalid, device).batches(seeds, 32)
+        for _, batch in zip(range(20), batches, strict=False):
+            fit.update(batch)
+        found.append(scores(fit, 1))
+    np.testing.assert_allclose(*found, atol=1e-2)
+
+
 def test_the_target_follows_softly():
     arrays = chain.walk(5, 0.5)
     replay = Replay(arrays, VOCABULARY.invalid)

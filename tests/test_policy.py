@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,9 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import SAMPLES
+from logforge.build import BuildConfig, build_dataset
+from logforge.ingestion import ingest
 from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard, load_policy
 from logforge.schemas.errors import InputError, Mismatch, UsageError
-from logforge.schemas.manifest import EncoderRef, FeatureSlice
+from logforge.schemas.manifest import ArgumentTemplate, EncoderRef, FeatureSlice
+from logforge.serving import StateServer
+from logforge.store import Store
+from logforge.training import train
 from made_arrays import DIM, VOCABULARY, manifest
 
 SEALED = manifest().sealed({}, None, {"encoder/pca.npz": "one", "train/actions.npy": "two"})
@@ -67,7 +74,7 @@ def test_scores_are_those_of_the_mlp():
 def test_only_allowed_actions_are_chosen_and_never_the_invalid_one(allowed, seed):
     policy = made(seed=seed)
     observations = np.random.default_rng(seed).normal(size=(len(allowed), DIM)).astype(np.float32)
-    chosen = policy.act(observations, allowed)
+    chosen = policy.choose(observations, allowed)
     assert allowed[np.arange(len(allowed)), chosen].all()
     assert (chosen != VOCABULARY.invalid).all()
     scores = policy.scores(observations)
@@ -84,7 +91,7 @@ def test_probabilities_add_up_over_the_allowed_actions(allowed, temperature, kin
     assert np.allclose(chances.sum(axis=1), 1)
     assert (chances[~allowed] == 0).all()
     assert (chances[:, VOCABULARY.invalid] == 0).all()
-    assert (chances.argmax(axis=1) == policy.act(observations, allowed)).all()
+    assert (chances.argmax(axis=1) == policy.choose(observations, allowed)).all()
 
 
 def test_a_q_policy_is_greedy_unless_a_temperature_is_given_and_a_clone_is_not():
@@ -108,13 +115,13 @@ def test_a_softmax_of_huge_scores_stays_finite():
 def test_what_cannot_be_decided_is_refused():
     policy = made()
     with pytest.raises(UsageError, match="row 1: its mask allows no action"):
-        policy.act(np.ones((2, DIM)), np.array([[True] * A, [a == VOCABULARY.invalid for a in range(A)]]))
+        policy.choose(np.ones((2, DIM)), np.array([[True] * A, [a == VOCABULARY.invalid for a in range(A)]]))
     with pytest.raises(UsageError, match="row 0: the observation gives no finite scores"):
-        policy.act(np.full((1, DIM), np.nan), np.ones((1, A)))
+        policy.choose(np.full((1, DIM), np.nan), np.ones((1, A)))
     with pytest.raises(Mismatch, match="observations"):
         policy.scores(np.ones((2, DIM + 1)))
     with pytest.raises(Mismatch, match="masks"):
-        policy.act(np.ones((2, DIM)), np.ones((2, A + 1)))
+        policy.choose(np.ones((2, DIM)), np.ones((2, A + 1)))
 
 
 def test_saved_and_loaded_it_is_the_same_and_the_bytes_are_stable(tmp_path):
@@ -125,9 +132,69 @@ def test_saved_and_loaded_it_is_the_same_and_the_bytes_are_stable(tmp_path):
     loaded = load_policy(one)
     rows = np.random.default_rng(5).normal(size=(4, DIM))
     assert (loaded.scores(rows) == policy.scores(rows)).all()
-    assert loaded.card == msgspec.structs.replace(policy.card, weights_hash=loaded.card.weights_hash)
+    assert loaded.card == msgspec.structs.replace(policy.card, files=loaded.card.files)
+    assert set(loaded.card.files) == {"weights.safetensors"}
     assert loaded.card.encoder_files == {"encoder/pca.npz": "one"}
     assert (loaded.card.dataset_hash, loaded.card.spec_hash, loaded.card.gamma) == (SEALED.hash, "5bec", 0.9)
+
+
+def test_a_decision_says_why_and_how_far_the_log_supports_it():
+    """Chances and support by hand; a policy without a clone does not know its support."""
+    policy = replace(made("q"), behaviour=made(seed=2).layers)
+    rows, allowed = np.random.default_rng(2).normal(size=(40, DIM)), np.ones((40, A), bool)
+    allowed[::3, VOCABULARY.id("refund")] = False
+    logits = by_hand(policy.behaviour, rows)
+    for decision, row, mask, logit in zip(
+        policy.decisions(rows, allowed), rows, allowed, logits, strict=True
+    ):
+        offered = [a for a in range(A) if mask[a] and a != VOCABULARY.invalid]
+        share = np.exp(logit[decision.action]) / np.exp(logit[offered]).sum()
+        assert decision.support == pytest.approx(share, abs=1e-4)
+        assert decision.supported == (decision.support >= policy.card.support_floor)
+        assert decision.name == VOCABULARY.actions[decision.action]
+        assert decision.probabilities[decision.action] == 1
+        assert decision.action == max(offered, key=lambda a, of=decision: of.scores[a])
+        assert np.allclose(policy.act(row, mask).scores, decision.scores, atol=1e-5)
+        assert policy.act(row, mask).name == decision.name
+    assert {d.supported for d in policy.decisions(rows, allowed)} == {True, False}
+    alone = made().act(rows[0], allowed[0])
+    assert (alone.support, alone.supported, alone.template) == (None, None, None)
+    json.dumps(alone.as_dict())
+
+
+def with_templates(policy):
+    """`refund` has two templates, `search` one, nothing else any."""
+    templates = tuple(
+        ArgumentTemplate(action, text)
+        for action, text in (("refund", "all"), ("search", "by name"), ("refund", "a part"))
+    )
+    rng = np.random.default_rng(4)
+    head = Layer(rng.normal(size=(3, 5)).astype(np.float32), rng.normal(size=3).astype(np.float32))
+    card = msgspec.structs.replace(policy.card, templates=templates)
+    return replace(policy, card=card, extras={"template": (head,)})
+
+
+def test_the_second_head_chooses_among_the_templates_of_the_action():
+    policy, rows = with_templates(made()), np.random.default_rng(2).normal(size=(200, DIM))
+    refund, search, respond = (VOCABULARY.id(name) for name in ("refund", "search", "respond"))
+    assert set(policy.templates(rows, np.full(200, refund))) == {0, 2}
+    assert set(policy.templates(rows, np.full(200, search))) == {1}
+    assert set(policy.templates(rows, np.full(200, respond))) == {-1}
+    for decision in policy.decisions(rows, np.ones((200, A), bool)):
+        fitting = {t.template for t in policy.card.templates if t.action == decision.name}
+        assert (decision.template in fitting) if fitting else decision.template is None
+
+
+def test_a_head_and_its_templates_belong_together(tmp_path):
+    policy = with_templates(made())
+    assert load_policy(policy.save(tmp_path / "p")).card.templates == policy.card.templates
+    with pytest.raises(Mismatch, match="argument templates"):
+        policy.check(SEALED)
+    policy.check(
+        manifest(argument_templates=policy.card.templates).sealed({}, None, {"encoder/pca.npz": "one"})
+    )
+    with pytest.raises(Mismatch, match="head over templates"):
+        load_policy(replace(policy, extras={}).save(tmp_path / "q"))
 
 
 def edit_card(folder, **changes):
@@ -149,7 +216,7 @@ def test_damaged_and_foreign_bundles_are_refused(tmp_path):
     folder = made().save(tmp_path / "p")
     weights = (folder / "weights.safetensors").read_bytes()
     (folder / "weights.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
-    with pytest.raises(Mismatch, match="the weights were altered"):
+    with pytest.raises(Mismatch, match="the file was altered"):
         load_policy(folder)
     (folder / "weights.safetensors").unlink()
     with pytest.raises(InputError, match="cannot be read"):
@@ -159,8 +226,26 @@ def test_damaged_and_foreign_bundles_are_refused(tmp_path):
     edit_card(folder, schema_version=1)
     with pytest.raises(Mismatch, match="schema version"):
         load_policy(folder)
-    (folder / "bundle.json").write_text('{"schema_version": 2}')
+    (folder / "bundle.json").write_text('{"schema_version": 3}')
     with pytest.raises(InputError, match="not a policy card"):
+        load_policy(folder)
+    for files, said in (
+        ({"../x": "0", "weights.safetensors": "0"}, "outside its folder"),
+        ({}, "no weights"),
+    ):
+        edit_card(made().save(tmp_path / "q"), files=files)
+        with pytest.raises(InputError, match=said):
+            load_policy(tmp_path / "q")
+
+
+def test_a_bundle_with_another_datasets_manifest_or_reduction_is_refused(tmp_path):
+    other = manifest(layout=(FeatureSlice("row", 0, DIM),)).sealed({}, None, {"encoder/pca.npz": "one"})
+    folder = replace(made(), files={"manifest.json": other.to_json().encode()}).save(tmp_path / "p")
+    with pytest.raises(Mismatch, match="feature layout"):
+        load_policy(folder)
+    folder = replace(made(), files={"encoder/pca.npz": b"numbers"}).save(tmp_path / "q")
+    (folder / "encoder" / "pca.npz").write_bytes(b"others")
+    with pytest.raises(Mismatch, match=r"pca\.npz: hash"):
         load_policy(folder)
 
 
@@ -202,6 +287,8 @@ def test_it_takes_the_dataset_it_was_trained_on_and_one_with_other_rows():
         ("encoder", {"encoder": EncoderRef("hashing", "2", 64, 2)}, "one"),
         ("encoder", {"encoder": None}, "one"),
         ("encoder files", {}, "fitted on other texts"),
+        ("state settings", {"config": {"state": {"window_turns": 3}}}, "one"),
+        ("dataset schema", {"schema_version": 1}, "one"),
     ],
 )
 def test_a_dataset_with_other_features_or_actions_is_refused(said, changes, files):
@@ -215,7 +302,29 @@ def test_it_loads_and_acts_without_torch_and_d3rlpy(tmp_path):
     code = (
         "import sys; sys.modules.update(torch=None, d3rlpy=None)\n"
         "import numpy as np\nfrom logforge.policy import load_policy\n"
-        f"print(load_policy({str(folder)!r}).act(np.ones((1, {DIM})), np.ones((1, {A}), bool))[0])"
+        f"print(load_policy({str(folder)!r}).choose(np.ones((1, {DIM})), np.ones((1, {A}), bool))[0])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) == made().act(np.ones((1, DIM)), np.ones((1, A), bool))[0]
+    assert int(done.stdout) == made().choose(np.ones((1, DIM)), np.ones((1, A), bool))[0]
+
+
+def test_a_trained_bundle_serves_without_its_dataset(tmp_path):
+    """States, masks and decisions are those of the dataset's folder, which is gone by then."""
+    with Store(tmp_path / "s.duckdb") as store:
+        ingest(store, [SAMPLES])
+        config = BuildConfig(encoder="hashing", text_size=8)
+        build_dataset(store, SAMPLES / "reward.yaml", out=tmp_path, config=config)
+        episodes = sorted(store.episodes(), key=lambda episode: episode.episode_id)[:6]
+    settings = {"updates": 5, "batch_size": 16, "hidden": (8,)}
+    train(tmp_path / "default", out=tmp_path / "run", algo="bc", **settings)
+    wanted = StateServer(tmp_path / "default").observe(episodes)
+    shutil.rmtree(tmp_path / "default")
+    bundle = load_policy(tmp_path / "run" / "bc")
+    server = StateServer(tmp_path / "run" / "bc")
+    bundle.check(server.manifest)
+    for mine, theirs in zip(server.observe(episodes), wanted, strict=True):
+        assert mine.tobytes() == theirs.tobytes()
+    decisions = bundle.decisions(*wanted)
+    assert [decision.action for decision in decisions] == bundle.choose(*wanted).tolist()
+    for decision, chances in zip(decisions, bundle.probabilities(*wanted), strict=True):
+        assert decision.support == pytest.approx(chances[decision.action], abs=1e-5)

@@ -1,0 +1,109 @@
+"""Multi-layer perceptrons in plain numpy, and how those of a policy lie in one safetensors file.
+
+A part of a policy is a stack of linear layers with relu between them. In the file its tensors are w0, b0, w1, b1, …, behind the
+part's own name and a dot; the part that acts has no name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logforge.schemas.errors import Mismatch
+
+FloatArray = NDArray[np.float32]
+ACTS: Final = ""
+BEHAVIOUR: Final = "behaviour"
+FISHER: Final = "fisher"
+TEMPLATE: Final = "template"
+PARTS: Final = (ACTS, BEHAVIOUR, FISHER, TEMPLATE)
+"""What acts; what tells the behaviour; how sure the data made each weight of what acts; the second head, over templates."""
+
+_AGAIN = "train again"
+
+
+class Layer(NamedTuple):
+    """One linear layer: `x @ weight.T + bias`."""
+
+    weight: FloatArray
+    bias: FloatArray
+
+
+Layers = tuple[Layer, ...]
+_LETTERS: Final = tuple(name[0] for name in Layer._fields)
+
+
+def hidden(layers: Layers, inputs: NDArray[Any]) -> FloatArray:
+    """What the last layer sees of inputs [rows, features]."""
+    found = np.asarray(inputs, dtype=np.float32)
+    for layer in layers[:-1]:
+        found = np.maximum(found @ layer.weight.T + layer.bias, 0)
+    return found
+
+
+def outputs(layers: Layers, inputs: NDArray[Any]) -> FloatArray:
+    """What the layers make of inputs [rows, features]: [rows, outputs]."""
+    last = layers[-1]
+    return np.asarray(hidden(layers, inputs) @ last.weight.T + last.bias, dtype=np.float32)
+
+
+def tensors_of(parts: Mapping[str, Layers]) -> dict[str, FloatArray]:
+    """The tensors of a file, by name."""
+    return {
+        f"{_prefix(part)}{kind}{place}": np.ascontiguousarray(array, dtype=np.float32)
+        for part, layers in parts.items()
+        for place, layer in enumerate(layers)
+        for kind, array in zip(_LETTERS, layer, strict=True)
+    }
+
+
+def parts_of(tensors: Mapping[str, FloatArray]) -> dict[str, Layers]:
+    """The parts that a file holds, each of at least one layer; raises Mismatch for tensors of no part."""
+    counts = {part: sum(name.startswith(f"{_prefix(part)}w") for name in tensors) for part in PARTS}
+    names = {
+        f"{_prefix(part)}{kind}{place}"
+        for part in PARTS
+        for kind in _LETTERS
+        for place in range(counts[part])
+    }
+    if names != set(tensors):
+        raise Mismatch("weights", sorted(names), sorted(tensors), _AGAIN)
+    return {
+        part: tuple(
+            Layer(tensors[f"{_prefix(part)}w{k}"], tensors[f"{_prefix(part)}b{k}"]) for k in range(count)
+        )
+        for part, count in counts.items()
+        if count
+    }
+
+
+def check_layers(layers: Sequence[Layer], inputs: int, last: int, where: str) -> None:
+    """Refuse (`Mismatch`) layers that do not lead from `inputs` columns to `last`, or that hold NaN or infinity."""
+    width = inputs
+    for place, layer in enumerate(layers):
+        size = last if place == len(layers) - 1 else len(layer.bias)
+        if layer.weight.shape != (size, width) or layer.bias.shape != (size,):
+            raise Mismatch(f"{where}w{place}", [size, width], list(layer.weight.shape), _AGAIN)
+        if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
+            remedy = "train again with another seed or a smaller learning rate"
+            raise Mismatch(f"{where}w{place}, b{place}", "finite numbers", "NaN or infinity", remedy)
+        width = size
+
+
+def check_parts(parts: Mapping[str, Layers], sizes: tuple[int, int], templates: int, where: str) -> None:
+    """Refuse (`Mismatch`) parts that do not fit an observation's and an action's size, and the number of templates."""
+    for part in (ACTS, *(name for name in (BEHAVIOUR, FISHER) if name in parts)):
+        check_layers(parts[part], *sizes, f"{where}: {_prefix(part)}")
+    if bool(templates) != (TEMPLATE in parts):
+        held = "a head over them" if TEMPLATE in parts else "no head"
+        raise Mismatch(f"{where}: head over templates", f"{templates} templates", held, _AGAIN)
+    if templates:
+        seen = parts[ACTS][-1].weight.shape[1]
+        check_layers(parts[TEMPLATE], seen, templates, f"{where}: {_prefix(TEMPLATE)}")
+
+
+def _prefix(part: str) -> str:
+    return f"{part}." if part else ""

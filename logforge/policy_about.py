@@ -1,0 +1,88 @@
+"""What a policy's folder says of itself, in one page."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from logforge.layers import BEHAVIOUR, TEMPLATE
+from logforge.policy import load_policy
+from logforge.schemas.manifest import INVALID
+from logforge.tabulate import table
+
+
+@dataclass(frozen=True)
+class PolicyFacts:
+    """A policy that was loaded, and so checked: hashes, shapes, the dataset's manifest and golden rows."""
+
+    path: str
+    algo: str
+    scores: str
+    dataset: str
+    dataset_hash: str
+    gamma: float
+    observation_size: int
+    actions: tuple[str, ...]
+    templates: dict[str, list[str]]
+    encoder: str | None
+    hidden: tuple[int, ...]
+    golden_rows: int
+    clone: bool
+    support_floor: float
+    serves: bool
+    files: dict[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return asdict(self)
+
+    def render(self) -> str:
+        """As text."""
+        scores = {"q": "Q (pessimistic under CQL, no value)", "logits": "logits"}[self.scores]
+        support = (
+            f"flagged below {self.support_floor:g}" if self.clone else "unknown: no clone of the behaviour"
+        )
+        serving = "this folder alone" if self.serves else "no states of its own: its dataset has no encoder"
+        facts = (
+            ("policy", f"{self.algo}, scores are {scores}"),
+            ("dataset", f"{self.dataset} ({self.dataset_hash[:12]}), discount {self.gamma:g}"),
+            ("network", " → ".join(map(str, (self.observation_size, *self.hidden, len(self.actions))))),
+            ("actions", ", ".join(name for name in self.actions if name != INVALID)),
+            (
+                "templates",
+                ", ".join(f"{name} {len(found)}" for name, found in self.templates.items()) or "none",
+            ),
+            ("encoder", self.encoder or "none"),
+            ("support", support),
+            ("serves from", serving),
+            ("golden rows", f"{self.golden_rows}, reproduced"),
+        )
+        return f"{self.path}\n{table(('what', 'found'), facts)}"
+
+
+def about(folder: str | Path) -> PolicyFacts:
+    """Load a policy and say what it is."""
+    bundle = load_policy(folder)
+    card = bundle.card
+    templates: dict[str, list[str]] = {}
+    for item in card.templates if TEMPLATE in bundle.parts else ():
+        templates.setdefault(item.action, []).append(item.template)
+    return PolicyFacts(
+        path=str(folder),
+        algo=card.algo,
+        scores=card.kind,
+        dataset=card.dataset,
+        dataset_hash=card.dataset_hash,
+        gamma=card.gamma,
+        observation_size=card.observation_size,
+        actions=card.actions,
+        templates=templates,
+        encoder=None if card.encoder is None else f"{card.encoder.name} {card.encoder.revision}",
+        hidden=tuple(len(layer.bias) for layer in bundle.layers[:-1]),
+        golden_rows=len(card.golden.observations),
+        clone=BEHAVIOUR in bundle.parts,
+        support_floor=card.support_floor,
+        serves="actions.json" in bundle.files,
+        files=card.files,
+    )
