@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from logforge.argument_space import ArgumentSpace
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode
 from logforge.schemas.errors import UnknownName
-from logforge.schemas.manifest import INVALID, Vocabulary
+from logforge.schemas.manifest import INVALID, SideNames, Vocabulary
 
 MaskKind = Literal["logged", "inferred"]
 ALWAYS = frozenset({RESPOND, CLARIFY})
@@ -52,6 +53,13 @@ class ActionSpace:
 
     vocabulary: Vocabulary
     tools_by_format: Mapping[str, frozenset[str]]
+    arguments: ArgumentSpace = field(default_factory=ArgumentSpace)
+    policies: tuple[str, ...] = ()
+
+    @property
+    def side_names(self) -> SideNames:
+        """What the arrays beside the actions number."""
+        return SideNames(self.arguments.templates, self.arguments.numbers, self.policies)
 
     @classmethod
     def build(
@@ -59,21 +67,26 @@ class ActionSpace:
         rows: Iterable[SeenRow],
         earlier: Vocabulary | None = None,
         train: Iterable[SeenRow] | None = None,
+        aliases: Mapping[str, str] | None = None,
+        others: Callable[[set[str]], Mapping[str, int]] | None = None,
     ) -> ActionSpace:
         """From one (format, tools offered or None, [(action, kind, action_valid)]) per episode (see `seen_in`).
 
         A tool counts when it was offered, or called and not marked invalid: a hallucinated tool adds nothing.
         With `earlier`, its ids stay and new tools follow. Masks are inferred from the rows of `train` alone, where it
-        holds any of the format: what the test episodes used is not for their masks to tell.
+        holds any of the format: what the test episodes used is not for their masks to tell. `aliases` are earlier names that
+        the rows hold no more, and `others` says which of the tools seen are too rare for an id (see Vocabulary).
         """
         seen = _tools_of(rows)
         every = set().union(*seen.values())
         shown = seen if train is None else seen | _tools_of(train)
         by_format = {name: frozenset(shown[name] - {INVALID}) for name in sorted(seen)}
-        return cls(Vocabulary.build(every, earlier), by_format)
+        rare = others(every) if others else None
+        return cls(Vocabulary.build(every, earlier, aliases, rare), by_format)
 
     def offered(self, episode: Episode, now: list[str] | None = None) -> list[tuple[str, ...]]:
-        """The names of the actions the episode's agent could take at each decision and after the last one, each sorted.
+        """The names of the actions the episode's agent could take at each decision and after the last one, each sorted; rare
+        tools among them as `<other>`.
 
         After the last one these are the tools `now`, which serving knows; without it, those of the last decision. An offered tool outside the vocabulary is left out: it has no id that a policy could choose.
         """
@@ -98,17 +111,20 @@ class ActionSpace:
         for tools in lists:
             if id(tools) not in known:
                 kind: MaskKind = "inferred" if tools is None else "logged"
-                known[id(tools)] = self._names(format_name, tools), kind
+                known[id(tools)] = self.names(format_name, tools), kind
         return [known[id(tools)] for tools in lists]
 
-    def _names(self, format_name: str, tools: list[str] | None) -> tuple[str, ...]:
+    def names(self, format_name: str, tools: list[str] | None) -> tuple[str, ...]:
+        """The actions on offer with these tools, sorted; without a list of them, those of every tool of the format."""
         names = ALWAYS.union(self._inferred(format_name) if tools is None else tools) - {INVALID}
-        return tuple(sorted(name for name in names if name in self.vocabulary))
+        known = self.vocabulary
+        return tuple(sorted({known.name(name) for name in names if name in known}))
 
     def row(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """Names of actions as booleans in vocabulary order."""
+        """Names of actions as booleans in vocabulary order, without what no policy can act by."""
         row = np.zeros(self.vocabulary.size, np.bool_)
         row[[self.vocabulary.id(name) for name in names]] = True
+        row[self.vocabulary.unplayable] = False
         return row
 
     def _inferred(self, format_name: str) -> frozenset[str]:
@@ -119,10 +135,17 @@ class ActionSpace:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         tools = {name: sorted(self.tools_by_format[name]) for name in sorted(self.tools_by_format)}
-        return {"actions": list(self.vocabulary.actions), "tools_by_format": tools}
+        return {
+            "actions": list(self.vocabulary.actions),
+            "aliases": dict(sorted(self.vocabulary.aliases.items())),
+            "others": dict(sorted(self.vocabulary.others.items())),
+            "tools_by_format": tools,
+            "arguments": self.arguments.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ActionSpace:
         """The inverse of `to_dict`."""
         tools = {name: frozenset(names) for name, names in data["tools_by_format"].items()}
-        return cls(Vocabulary(tuple(data["actions"])), tools)
+        vocabulary = Vocabulary(tuple(data["actions"]), data["aliases"], data["others"])
+        return cls(vocabulary, tools, ArgumentSpace.from_dict(data["arguments"]))
