@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -14,17 +15,22 @@ import numpy.typing as npt
 
 from logforge.connectors.outcome import ERROR_CLASSES
 from logforge.encoders import TextVectors
+from logforge.goal_summary import WHOLE, goal_of
 from logforge.schemas.episode import RESULT_STATUSES
 from logforge.schemas.errors import UnknownName
 from logforge.schemas.manifest import Vocabulary
 from logforge.symbols import PENDING, State
+from logforge.text_facts import ARGUMENT_COLUMNS, argument_digest
 
 F32 = npt.NDArray[np.float32]
 Fill = Callable[[F32, Sequence[State], TextVectors], None]
 ROLES = ("system", "developer", "user", "assistant", "tool")
 WINDOW_ROLES = ("user", "assistant", "tool")
 STATUSES = (*RESULT_STATUSES, PENDING)
-_DAY_S = 86_400
+RESULT_COLUMNS = 8
+"""So many numbers of a result's text vector does a slot of the history hold."""
+_ERRORS = (*ERROR_CLASSES, None)
+_DAY_S, _SLOW_S = 86_400, 600
 
 
 class Field(NamedTuple):
@@ -48,9 +54,10 @@ class Block(NamedTuple):
         return sum(field.size for field in self.fields)
 
 
-def task_block(size: int) -> Block:
-    """The task."""
-    return _text_block(Field("task", size, "the task's text vector"), lambda state: state.task)
+def task_block(size: int, goal: str) -> Block:
+    """The task, or its summary of that name."""
+    whole = "the task's text vector" if goal == WHOLE else f"text vector of the task's summary ({goal})"
+    return _text_block(Field("task", size, whole), lambda state: goal_of(state.task, goal))
 
 
 def thought_block(size: int) -> Block:
@@ -121,33 +128,52 @@ def _weighted_mean(out: F32, rows: npt.NDArray[np.int64], decay: float, matrix: 
     out /= np.where(total > 0, total, np.float32(1))[:, None]
 
 
-def history_block(slots: int, vocabulary: Vocabulary) -> Block:
+def history_block(size: int, slots: int, vocabulary: Vocabulary) -> Block:
     """The last tool calls; slot 0 is the newest."""
+    depth = min(RESULT_COLUMNS, size)
     parts = (
         ("action", vocabulary.size, "which action, one-hot over the vocabulary"),
         ("status", len(STATUSES), f"its status, one-hot: {', '.join(STATUSES)}"),
         ("error", len(ERROR_CLASSES), f"its error class, one-hot: {', '.join(ERROR_CLASSES)}"),
         ("present", 1, "1 when there is such a call"),
+        ("latency", 1, f"log(1 + seconds until its result) / log(1 + {_SLOW_S}); 0 when unknown"),
+        ("latency_known", 1, "1 when that time is known"),
+        ("arguments", ARGUMENT_COLUMNS, "its arguments, keys and values by signed hash"),
+        ("result", depth, f"the first {depth} numbers of its result's text vector"),
     )
     fields = tuple(
-        Field(f"history.{slot}.{name}", size, f"tool call {slot + 1} back: {meaning}")
+        Field(f"history.{slot}.{name}", count, f"tool call {slot + 1} back: {meaning}")
         for slot in range(slots)
-        for name, size, meaning in parts
+        for name, count, meaning in parts
     )
-    width = sum(size for _, size, _ in parts)
-    status_at, error_at = vocabulary.size, vocabulary.size + len(STATUSES)
+    *starts, width = accumulate((count for _, count, _ in parts), initial=0)
+    at = dict(zip((name for name, _, _ in parts), starts, strict=True))
 
     def fill(out: F32, states: Sequence[State], lookup: TextVectors) -> None:
-        for row, state in enumerate(states):
-            for slot, call in enumerate(reversed(state.history)):
-                start = slot * width
-                out[row, start + _column(call.action, state, vocabulary)] = 1.0
-                out[row, start + status_at + _place(STATUSES, call.status, "result status")] = 1.0
-                if call.error_class is not None:
-                    out[row, start + error_at + _place(ERROR_CLASSES, call.error_class, "error class")] = 1.0
-                out[row, start + width - 1] = 1.0
+        placed = [
+            (row, slot * width, call, _column(call.action, state, vocabulary))
+            for row, state in enumerate(states)
+            for slot, call in enumerate(reversed(state.history))
+        ]
+        if not placed:
+            return
+        calls = [call for _, _, call, _ in placed]
+        rows, begin, action = (np.array([one[i] for one in placed]) for i in (0, 1, 3))
+        out[rows, begin + at["action"] + action] = 1.0
+        status = [_place(STATUSES, call.status, "result status") for call in calls]
+        out[rows, begin + at["status"] + status] = 1.0
+        error = np.array([_place(_ERRORS, call.error_class, "error class") for call in calls])
+        failed = error < len(ERROR_CLASSES)
+        out[rows[failed], (begin + at["error"] + error)[failed]] = 1.0
+        out[rows, begin + at["present"]] = 1.0
+        out[rows, begin + at["latency"]] = [_log_share(call.latency or 0.0, _SLOW_S) for call in calls]
+        out[rows, begin + at["latency_known"]] = [call.latency is not None for call in calls]
+        arguments = begin[:, None] + at["arguments"] + np.arange(ARGUMENT_COLUMNS)
+        out[rows[:, None], arguments] = [argument_digest(call.arguments) for call in calls]
+        results = [lookup.index(call.result) for call in calls]
+        out[rows[:, None], begin[:, None] + at["result"] + np.arange(depth)] = lookup.matrix[results, :depth]
 
-    return Block(fields, fill)
+    return Block(fields, fill, lambda state: (call.result for call in state.history))
 
 
 def group_block(vocabulary: Vocabulary) -> Block:
@@ -220,11 +246,12 @@ def _log_share(value: float, whole: float) -> float:
 
 def _column(action: str, state: State, vocabulary: Vocabulary) -> int:
     """A call outside the mask is a hallucinated tool. (The step's own `action_valid` may rest on its result.)"""
-    return vocabulary.id(action) if action in state.mask else vocabulary.invalid
+    return vocabulary.id(action) if vocabulary.name(action) in state.mask else vocabulary.invalid
 
 
-def _place(names: tuple[str, ...], name: str, kind: str) -> int:
+def _place(names: tuple[str | None, ...], name: str | None, kind: str) -> int:
     try:
         return names.index(name)
     except ValueError:
-        raise UnknownName(kind, name, names) from None
+        known = [one for one in names if one is not None]
+        raise UnknownName(kind, str(name), known) from None

@@ -1,9 +1,13 @@
-"""Serving: the states of a dataset for conversations that go on, built by the very code and files that built the dataset."""
+"""Serving: the states of a dataset for conversations that go on, built by the very code and files that built the dataset.
+
+From a log as far as it goes (`observe`), or event by event (`session`); both are what a build of the log has.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import islice, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -11,27 +15,35 @@ import numpy.typing as npt
 
 from logforge.actions import ActionSpace
 from logforge.encoders import F32, TextVectors, encoded, make_encoder
+from logforge.endpoint_encoder import ENDPOINT
+from logforge.golden_states import GOLDEN_FILE, prove, read_golden
+from logforge.hashing_encoder import HashingEncoder
 from logforge.reduce import Pca
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UsageError
+from logforge.session import Session
 from logforge.shards import check_files, read_manifest
-from logforge.states import StateBuilder, StateConfig
+from logforge.states import State, StateBuilder, StateConfig
 
 _PCA, _ACTIONS = "encoder/pca.npz", "actions.json"
+_NEAR, _FAR = 1e-5, 1e-3
+_REMEMBERED = 65_536
+"""So many texts' vectors are kept."""
 
 
 class StateServer:
-    """Builds observations as the dataset in `folder` has them. Each distinct text is encoded once and kept.
+    """Builds observations as the dataset in `folder` has them. Each distinct text is encoded once and kept (see `_lookup`).
 
-    Raises Mismatch when files of the dataset were changed, or when the encoder that is installed is another revision.
+    Raises Mismatch when files of the dataset were changed, when the encoder that is installed is another revision, or when
+    the dataset's golden states come out otherwise than in its build. `verify=False` skips the last: it encodes their texts.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, verify: bool = True) -> None:
         folder = Path(folder)
         self.manifest = read_manifest(folder)
         if self.manifest.encoder is None:
             raise UsageError(f"the dataset in {folder} was made without an encoder", "build it from a store")
-        check_files(folder, self.manifest, (_PCA, _ACTIONS))
+        check_files(folder, self.manifest, (_PCA, _ACTIONS, GOLDEN_FILE))
         self.encoder = make_encoder(self.manifest.config["encoder"])
         made_with = self.manifest.encoder.revision
         if self.encoder.revision != made_with:
@@ -40,8 +52,11 @@ class StateServer:
         self._pca = Pca.load(folder / _PCA)
         space = ActionSpace.from_dict(json.loads((folder / _ACTIONS).read_bytes()))
         config = StateConfig.from_dict(self.manifest.config["state"])
-        self._builder = StateBuilder(config, space, self._pca.size)
+        self.builder = StateBuilder(config, space, self._pca.size)
+        self._refuse_unlike()
         self._vectors: dict[str, F32] = {}
+        if verify:
+            self._prove(folder / GOLDEN_FILE)
 
     def observe(
         self, episodes: Sequence[Episode], offered: list[str] | None = None
@@ -51,16 +66,68 @@ class StateServer:
         Observations are float32 [episodes, features], masks [episodes, actions]. `offered` are the tools on offer now;
         without it, those of each episode's last decision.
         """
-        states = [self._builder.symbols(episode, offered)[-1] for episode in episodes]
-        lookup = self._lookup(self._builder.texts(states))
-        masks = np.array([self._builder.space.row(state.mask) for state in states], np.bool_)
-        return self._builder.vectors(states, lookup), masks
+        return self.encode([self.builder.symbols(episode, offered)[-1] for episode in episodes])
+
+    def session(
+        self,
+        *,
+        task: str | None = None,
+        format: str | None = None,
+        tools: list[str] | None = None,
+        redacts: bool = True,
+    ) -> Session:
+        """A new conversation, to be told event by event: the same states without a log, each event at the same cost.
+
+        `task` is what the dataset's episodes have as their task, `tools` those on offer; without a list of them, `format`
+        says whose tools are. `redacts=False` leaves secrets in its texts, as `ingest --no-redact` does.
+        """
+        return Session(self.builder, self.encode, task=task, format=format, tools=tools, redacts=redacts)
+
+    def encode(self, states: Sequence[State]) -> tuple[F32, npt.NDArray[np.bool_]]:
+        """States, of one session or of many, as observations [states, features] and masks [states, actions]."""
+        lookup = self._lookup(self.builder.texts(states))
+        masks = np.array([self.builder.space.row(state.mask) for state in states], np.bool_)
+        return self.builder.vectors(states, lookup), masks.reshape(
+            len(states), self.builder.space.vocabulary.size
+        )
+
+    def _refuse_unlike(self) -> None:
+        """Another vocabulary or other columns than the manifest names cannot be told by checksums: the code may be another."""
+        told, space = self.manifest, self.builder.space
+        for what, expected, found in (
+            ("action vocabulary", told.actions, space.vocabulary.actions),
+            ("feature layout", told.layout, tuple(self.builder.layout())),
+        ):
+            if expected != found:
+                first, second = next((a, b) for a, b in zip_longest(expected, found) if a != b)
+                raise Mismatch(f"{told.dataset}: {what}", first, second, "build the dataset again")
+
+    def _prove(self, file: Path) -> None:
+        name = str(file)
+        prove(
+            read_golden(file.read_bytes(), name),
+            self.manifest,
+            lambda states: self.encode(states)[0],
+            self._tolerance,
+            name,
+        )
+
+    @property
+    def _tolerance(self) -> float:
+        """How far a number may be off: 0 is to the bit. An endpoint answers as its service rounds."""
+        encoder = self.manifest.config["encoder"]
+        return 0.0 if encoder == HashingEncoder.name else _FAR if encoder.startswith(ENDPOINT) else _NEAR
 
     def _lookup(self, texts: Iterable[str]) -> TextVectors:
+        """Each distinct text is encoded once, as long as it is among the `_REMEMBERED` that were used last."""
         wanted = sorted(texts)
-        new = [text for text in wanted if text not in self._vectors]
+        found = {text: self._vectors.pop(text) for text in wanted if text in self._vectors}
+        new = [text for text in wanted if text not in found]
         if new:
-            self._vectors.update(zip(new, self._pca.apply(encoded(self.encoder, new)), strict=True))
+            found.update(zip(new, self._pca.apply(encoded(self.encoder, new)), strict=True))
+        self._vectors.update(found)
+        for text in list(islice(self._vectors, max(0, len(self._vectors) - _REMEMBERED))):
+            del self._vectors[text]
         blank = np.zeros(self._pca.size, np.float32)
         rows = {text: row for row, text in enumerate(wanted, 1)}
-        return TextVectors(rows, np.stack([blank, *(self._vectors[text] for text in wanted)]))
+        return TextVectors(rows, np.stack([blank, *(found[text] for text in wanted)]))

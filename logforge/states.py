@@ -15,37 +15,57 @@ import numpy as np
 import numpy.typing as npt
 
 from logforge import features
+from logforge.action_names import renamed
 from logforge.actions import ActionSpace
 from logforge.encoders import TextVectors, is_blank
 from logforge.features import Block
+from logforge.goal_summary import WHOLE, check_summary
+from logforge.knowledge import states_of
+from logforge.memory_features import memory_block
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import FeatureSlice
-from logforge.symbols import State, canonical_key, state_key, states_of
+from logforge.symbols import State, canonical_key, state_key
 
 __all__ = ["BLOCKS", "State", "StateBuilder", "StateConfig", "canonical_key", "state_key"]
 
-BLOCKS = ("task", "last_message", "window", "thought", "history", "group", "meta", "mask")
+BLOCKS = ("task", "last_message", "window", "thought", "history", "memory", "group", "meta", "mask")
 """Every block of a vector, in its order."""
 
 
 @dataclass(frozen=True)
 class StateConfig:
-    """What a state holds. `blocks` leaves blocks out of the vector (for ablations), never out of the symbols."""
+    """What a state holds. `blocks` leaves blocks out of the vector (for ablations), never out of the symbols.
+
+    `answer_size` numbers tell what an action last answered, `memory_columns` hold all answers, and `fact_columns` what they
+    say word for word (memory_features.py). `goal` names the summary of the task that its columns hold (goal_summary.py).
+    """
 
     window_turns: int = 10
     history: int = 5
     decay: float = 0.8
     step_budget: int = 30
+    answer_size: int = 16
+    memory_columns: int = 512
+    fact_columns: int = 512
+    goal: str = WHOLE
     blocks: tuple[str, ...] = BLOCKS
 
     def __post_init__(self) -> None:
-        for name in ("window_turns", "history", "step_budget"):
+        for name in (
+            "window_turns",
+            "history",
+            "step_budget",
+            "answer_size",
+            "memory_columns",
+            "fact_columns",
+        ):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise UsageError(f"state setting {name} is {value!r}", "give a whole number of at least 1")
         if not isinstance(self.decay, int | float) or not 0 < self.decay <= 1:
             raise UsageError(f"state setting decay is {self.decay!r}", "give a number above 0 and up to 1")
+        check_summary(self.goal)
         unknown = [name for name in self.blocks if name not in BLOCKS]
         if unknown:
             raise UnknownName("state block", str(unknown[0]), BLOCKS)
@@ -79,6 +99,7 @@ class StateBuilder:
 
     def symbols(self, episode: Episode, now: list[str] | None = None) -> list[State]:
         """The state before each step, and the final one, in which the tools `now` are offered (without: those of the last step)."""
+        episode = renamed(episode, self.space.vocabulary.aliases)
         offered = self.space.offered(episode, now)
         return states_of(episode, offered, self.config.window_turns, self.config.history)
 
@@ -117,11 +138,19 @@ class StateBuilder:
     def _blocks(self) -> list[Block]:
         config, vocabulary, size = self.config, self.space.vocabulary, self.text_size
         every = {
-            "task": features.task_block(size),
+            "task": features.task_block(size, config.goal),
             "last_message": features.last_message_block(size),
             "window": features.window_block(size, config.window_turns, config.decay),
             "thought": features.thought_block(size),
-            "history": features.history_block(config.history, vocabulary),
+            "history": features.history_block(size, config.history, vocabulary),
+            "memory": memory_block(
+                size,
+                vocabulary,
+                config.step_budget,
+                config.answer_size,
+                config.memory_columns,
+                config.fact_columns,
+            ),
             "group": features.group_block(vocabulary),
             "meta": features.meta_block(config.step_budget),
             "mask": features.mask_block(vocabulary),

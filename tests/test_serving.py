@@ -12,8 +12,9 @@ from conftest import SAMPLES
 from logforge.build import BuildConfig, build_dataset
 from logforge.ingestion import ingest
 from logforge.schemas.errors import Mismatch
+from logforge.schemas.transition import DRAWN_SPLITS
 from logforge.serving import StateServer
-from logforge.shards import SPLITS, load_shards
+from logforge.shards import load_shards
 from logforge.store import Store
 
 
@@ -28,8 +29,8 @@ def built(tmp_path_factory):
         )
         episodes = {episode.episode_id: episode for episode in store.episodes()}
         rows = store.sql("SELECT DISTINCT split, episode_id FROM transitions ORDER BY ALL").rows()
-    arrays = {split: load_shards(home / "default", split) for split in SPLITS}
-    places = {split: [name for part, name in rows if part == split] for split in SPLITS}
+    arrays = {split: load_shards(home / "default", split) for split in DRAWN_SPLITS}
+    places = {split: [name for part, name in rows if part == split] for split in DRAWN_SPLITS}
     found = {
         name: arrays[split].episode(number)
         for split, names in places.items()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from logforge.actions import ActionSpace
 from logforge.connectors.builder import Call, EpisodeBuilder
+from logforge.episode_memory import Memory
 from logforge.schemas.episode import Episode
 from logforge.states import State, StateBuilder, StateConfig, canonical_key, state_key
 from logforge.symbols import PENDING, GroupCall, PastCall, Turn
@@ -50,7 +51,10 @@ def test_a_parallel_call_sees_the_calls_before_it_and_none_of_their_results() ->
 
 def test_the_step_after_a_group_sees_all_its_results() -> None:
     third = symbols(parallel_episode())[2]
-    assert third.history == (PastCall("find", "ok", None), PastCall("book", "error", "not_found"))
+    assert third.history == (
+        PastCall("find", "ok", None, '{"n":2}', "3 seats"),
+        PastCall("book", "error", "not_found", '{"n":2}', "Error: not found"),
+    )
     assert third.window[-2:] == (Turn("tool", "Error: not found"), Turn("tool", "3 seats"))
     assert (third.thought, third.errors, third.group, third.elapsed) == ("two at once", 1, (), 3.0)
 
@@ -58,14 +62,14 @@ def test_the_step_after_a_group_sees_all_its_results() -> None:
 def test_the_final_state_sees_the_whole_episode() -> None:
     final = symbols(parallel_episode())[-1]
     assert final.window[-1] == Turn("assistant", "Booked 2 seats.")
-    assert final.history[-1] == PastCall("book", "ok", None)
+    assert final.history[-1] == PastCall("book", "ok", None, '{"n":2}', "booked")
     assert (final.thought, final.steps_used, final.errors) == ("again", 4, 1)
 
 
 def test_window_and_history_keep_the_newest() -> None:
     final = symbols(parallel_episode(), window_turns=2, history=1)[-1]
     assert [turn.role for turn in final.window] == ["tool", "assistant"]
-    assert final.history == (PastCall("book", "ok", None),)
+    assert final.history == (PastCall("book", "ok", None, '{"n":2}', "booked"),)
     assert final.task == "book 2 seats"
 
 
@@ -78,7 +82,10 @@ def test_a_call_is_pending_until_its_result_is_there_and_for_ever_without_one() 
     states = symbols(finish(builder))
     assert states[1].history == (PastCall("find", PENDING, None),)
     assert states[1].errors == 0
-    assert states[2].history == (PastCall("find", "error", "other"), PastCall("pay", PENDING, None))
+    assert states[2].history == (
+        PastCall("find", "error", "other", "{}", "Error: no"),
+        PastCall("pay", PENDING, None),
+    )
     assert states[3].history == states[2].history
     assert states[3].errors == 1
 
@@ -151,7 +158,8 @@ def test_the_final_state_of_what_is_known_so_far_is_the_state_before_the_next_st
 
 def test_a_key_ignores_time_and_nothing_else() -> None:
     state = symbols(parallel_episode())[2]
-    assert state_key(replace(state, elapsed=None, hour=None)) == state_key(state)
+    slow = (state.history[0]._replace(latency=9.0), *state.history[1:])
+    assert state_key(replace(state, elapsed=None, hour=None, history=slow)) == state_key(state)
     for change in (
         {"task": "other"},
         {"window": state.window[1:]},
@@ -161,6 +169,10 @@ def test_a_key_ignores_time_and_nothing_else() -> None:
         {"steps_used": 9},
         {"errors": 9},
         {"mask": ("respond",)},
+        {"memory": Memory()},
+        {"memory": state.memory._replace(said=("more",))},
+        {"history": (state.history[0]._replace(result="4 seats"), state.history[1])},
+        {"history": (state.history[0]._replace(arguments='{"n":3}'), state.history[1])},
     ):
         assert state_key(replace(state, **change)) != state_key(state)
 
@@ -180,8 +192,8 @@ def test_the_canonical_key_is_equal_for_states_that_differ_in_numbers_ids_and_na
 def test_keys_stay_what_they_were() -> None:
     """Keys are stored and compared across builds: a change here needs a word in the changelog."""
     state = symbols(parallel_episode())[2]
-    assert state_key(state) == "f8414427c5ba8f18040eb15fa8e511a8"
-    assert canonical_key(state) == "e0d45ba39bd9a2dbf64bf263af4682e8"
+    assert state_key(state) == "e8f8e47b1ee3f1153303258026c2e319"
+    assert canonical_key(state) == "21f64c3b1a54faee50edb68c880448de"
 
 
 def test_states_can_be_set_members() -> None:

@@ -1,0 +1,47 @@
+"""The share of calls that the thought in their state names."""
+
+from __future__ import annotations
+
+import json
+
+from logforge.build import BuildConfig, build_dataset
+from logforge.ingestion import ingest
+from logforge.store import Store
+from logforge.thought_leak import ThoughtLeak, thought_leak
+
+SPEC = "gamma: 0.99\nterms:\n  success: {when: success, value: 1, at: end}\n"
+
+
+def call(name, thought, number):
+    function = {"name": name, "arguments": "{}"}
+    made = {"id": f"c{number}", "type": "function", "function": function}
+    said = {"role": "assistant", "content": None, "reasoning_content": thought, "tool_calls": [made]}
+    return [said, {"role": "tool", "tool_call_id": f"c{number}", "content": f"done {number}"}]
+
+
+def test_a_thought_counts_for_the_calls_after_it_and_only_as_a_whole_word(tmp_path):
+    turns = [
+        *call("find", "find it first, then pay", 0),
+        *call("pay", "refinding is no use", 1),
+        *call("find", None, 2),
+        *call("pay", "Pay.", 3),
+        *call("PAY", None, 4),
+    ]
+    rows = [{"id": "a", "success": True, "messages": [{"role": "user", "content": "hello"}, *turns]}]
+    (tmp_path / "log.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    (tmp_path / "reward.yaml").write_text(SPEC)
+    with Store(tmp_path / "s.duckdb") as store:
+        ingest(store, [tmp_path / "log.jsonl"])
+        config = BuildConfig(encoder="hashing", text_size=4, fractions=(1.0, 0.0, 0.0))
+        report = build_dataset(store, tmp_path / "reward.yaml", out=tmp_path, config=config)
+        found = thought_leak(store.con, "default")
+        assert thought_leak(store.con, "another") == ThoughtLeak(0, 0)
+    assert found == ThoughtLeak(calls=4, named=2)
+    assert report.thoughts == found
+    assert "names the tool in 2 of 4 (50%)" in report.render()
+    assert report.as_dict()["thoughts"] == {"calls": 4, "named": 2, "share": 0.5}
+
+
+def test_no_thoughts_are_not_told():
+    assert ThoughtLeak(0, 0).told() == ""
+    assert ThoughtLeak(0, 0).as_dict()["share"] is None
