@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from logforge.forgotten import Kind
+from logforge.tabulate import plural
 
 _SHOWN = 20
 
@@ -20,10 +22,18 @@ class DatasetLoss(NamedTuple):
     transitions: int
 
 
+class RunLoss(NamedTuple):
+    """How many golden states a policy's folder loses."""
+
+    path: str
+    states: int
+
+
 @dataclass(frozen=True)
 class ForgetReport:
     """What is gone. `related` of the episodes share the text of those that were named: sub-agents, resumed and forked
-    sessions. `files` are the log files that still hold it."""
+    sessions. `files` are the log files that still hold it, `runs` the policies that lost golden states, of this or of an earlier
+    forget."""
 
     kind: Kind
     name: str
@@ -35,20 +45,34 @@ class ForgetReport:
     sources: tuple[str, ...]
     datasets: tuple[DatasetLoss, ...]
     files: tuple[str, ...]
+    runs: tuple[RunLoss, ...] = ()
 
     @classmethod
     def nothing_left(cls, kind: Kind, name: str) -> ForgetReport:
         """The report of something that was forgotten before."""
         return cls(kind, name, False, 0, 0, 0, 0, (), (), ())
 
+    @property
+    def warning(self) -> str:
+        """What may still hold texts of it, where no folder of runs was looked at."""
+        if self.dry_run or self.runs or not self.datasets:
+            return ""
+        names = ", ".join(item.name for item in self.datasets)
+        return (
+            f"runs trained on {names} may hold texts of it: each policy carries up to 20 states. `logforge forget "
+            f"--{self.kind} {shlex.quote(self.name)} --runs DIR` takes them out of the policies below DIR"
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return {**asdict(self), "datasets": [item._asdict() for item in self.datasets]}
+        datasets, runs = [item._asdict() for item in self.datasets], [item._asdict() for item in self.runs]
+        return {**asdict(self), "datasets": datasets, "runs": runs}
 
     def render(self) -> str:
         """For people: what went, what it means for datasets, and where it still is."""
         if not self.episodes and not self.sources:
-            return f"the {self.kind} {self.name!r} was forgotten before, and nothing of it is left"
+            before = f"the {self.kind} {self.name!r} was forgotten before, and nothing of it is left"
+            return "\n".join([before, *map(self._run, self.runs)])
         verb = "would forget" if self.dry_run else "forgot"
         lines = [
             f"{verb} {self.kind} {self.name!r}: {self.episodes} episodes, {self.messages} messages, {self.steps} steps"
@@ -60,6 +84,7 @@ class ForgetReport:
         if self.sources:
             lines.append(f"  {len(self.sources)} whole sources")
         lines += [self._loss(item) for item in self.datasets]
+        lines += map(self._run, self.runs)
         if self.files:
             lines.append(
                 "still in these log files, which logforge never changes; delete them if it must be gone there:"
@@ -68,6 +93,12 @@ class ForgetReport:
             lines += [f"  … and {len(self.files) - _SHOWN} more"] if len(self.files) > _SHOWN else []
         lines.append("nothing was changed" if self.dry_run else "an ingest will not bring it back")
         return "\n".join(lines)
+
+    def _run(self, item: RunLoss) -> str:
+        states = plural(item.states, "golden state")
+        return f"  policy {item.path}: {states}" + (
+            "" if self.dry_run else " taken out; what it learnt stays"
+        )
 
     def _loss(self, item: DatasetLoss) -> str:
         what = f"{item.episodes} episodes, {item.transitions} transitions"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +25,9 @@ from logforge.connectors import registry
 from logforge.connectors.builder import episode_id
 from logforge.discover import label_of
 from logforge.encoders import text_hash
-from logforge.forget_report import DatasetLoss, ForgetReport, RevokeReport
-from logforge.forgotten import RULE, Kind, key_of, pending
+from logforge.forget_report import DatasetLoss, ForgetReport, RevokeReport, RunLoss
+from logforge.forgotten import RULE, Kind, key_of, keys_in, names_forgotten, pending
+from logforge.forgotten_runs import drop_from_runs
 from logforge.forgotten_shards import check_datasets, drop_from_datasets, losses
 from logforge.frames import rows_table
 from logforge.schemas.errors import UsageError
@@ -57,13 +59,16 @@ def forget(
     episode: str | None = None,
     user: str | None = None,
     dry_run: bool = False,
+    runs: Iterable[str | Path] = (),
 ) -> ForgetReport:
     """Remove all that a session, a source, an episode or a user brought, and keep it out from now on.
 
     Exactly one is named. `source` is a log file, or a folder whose logs are all forgotten. With an episode go those that
     share its text: its sub-agents, the sessions that resume or fork it and its copies in other sources. With `dry_run`
-    nothing changes. Raises UsageError for a name that the store does not know, StoreError when the disk is full (what is
-    left is forgotten by the next run) and Mismatch for a dataset whose shards are not those of the store's rows.
+    nothing changes. `runs` are folders with runs, whose policies lose the golden states of all that was ever forgotten. Raises
+    UsageError for a name that the store does not know, StoreError when the disk is full (what is left is forgotten by the
+    next run), Mismatch for a dataset whose shards are not those of the store's rows and CheckFailed for policies below `runs`
+    that cannot be read, when all else is done.
     """
     request = _request(store, session, source, episode, user)
     if not dry_run:
@@ -72,7 +77,8 @@ def forget(
     chosen = _closed(store, _named(store, request, sources))
     if not chosen and not sources:
         if store.con.sql("SELECT 1 FROM forgotten WHERE request = ?", params=[request.key]).fetchall():
-            return ForgetReport.nothing_left(*request)
+            report = replace(ForgetReport.nothing_left(*request), dry_run=dry_run)
+            return replace(report, runs=_drop_from_runs(store, runs, set(), dry_run))
         raise _unknown(store, request)
     datasets = losses(store, chosen)
     check_datasets(store, datasets)
@@ -81,7 +87,14 @@ def forget(
         with store.transaction():
             store.insert("forgotten", rows_table(FORGOTTEN, list(_marks(store, request, chosen, sources))))
         complete(store)
-    return report
+    return replace(report, runs=_drop_from_runs(store, runs, chosen, dry_run))
+
+
+def _drop_from_runs(
+    store: Store, runs: Iterable[str | Path], chosen: set[str], dry_run: bool
+) -> tuple[RunLoss, ...]:
+    keys = keys_in(store)
+    return drop_from_runs(runs, lambda name: name in chosen or names_forgotten(name, keys), dry_run)
 
 
 def revoke(

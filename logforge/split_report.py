@@ -5,14 +5,14 @@ a random split by episode would have leaked.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from logforge.schemas.errors import CheckFailed, Problem
-from logforge.schemas.transition import SPLIT_NAMES
+from logforge.schemas.transition import HELD_OUT, SPLIT_NAMES
 from logforge.splits import PROOF, assign_splits, crossing
 from logforge.store import Store
 from logforge.tabulate import plural, table
@@ -34,7 +34,8 @@ class TaskLeak(NamedTuple):
 @dataclass(frozen=True)
 class SplitReport:
     """What the functions below find. `near_joins` counts by how many groups fewer there are for near-duplicates; `crossing`
-    counts the keys in two splits by the query `proof`: none, for a build with any is refused."""
+    counts the keys in two splits by the query `proof`: none, for a build with any is refused. `held_out` counts the episodes that
+    met a condition of --hold-out, `held_out_with_groups` those of their groups."""
 
     by: str
     groups: int
@@ -45,6 +46,8 @@ class SplitReport:
     leak: TaskLeak
     balance: list[dict[str, Any]]
     moved: list[dict[str, Any]]
+    held_out: int = 0
+    held_out_with_groups: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -60,6 +63,11 @@ class SplitReport:
             lines.append(
                 f"test tasks that are in train too: {self.leak.ours:.0%} of {self.leak.tasks:,} "
                 f"(a random split by episode: {self.leak.random:.0%})"
+            )
+        if self.held_out:
+            along = self.held_out_with_groups - self.held_out
+            lines.append(
+                f"held out: {plural(self.held_out, 'episode')}, and {along:,} more that share a group with one"
             )
         if self.moved:
             episodes = sum(row["episodes"] for row in self.moved)
@@ -106,7 +114,7 @@ def earlier_splits(store: Store, name: str, config: Mapping[str, Any]) -> Earlie
     found = store.con.sql("SELECT config FROM datasets WHERE dataset = ?", params=[name]).fetchall()
     mine = json.loads(json.dumps(config))  # tuples become lists
     before = json.loads(found[0][0]) if found else mine
-    same = all(before.get(key) == mine[key] for key in ("seed", "fractions", "split_by"))
+    same = all(before.get(key) == mine[key] for key in ("seed", "fractions", "split_by", "hold_out"))
     return Earlier(splits, same)
 
 
@@ -117,8 +125,9 @@ def split_report(
     transitions: pl.DataFrame,
     by: str,
     earlier: Earlier,
+    held_out: Collection[str] = (),
 ) -> SplitReport:
-    """The report of splits that hold (see `prove`)."""
+    """The report of splits that hold (see `prove`). `held_out` are the episodes that met a condition of --hold-out."""
     groups, without_near = (
         frame["group_key"].n_unique() for frame in (splits, assign_splits(episodes, seed=0))
     )
@@ -132,6 +141,8 @@ def split_report(
         leak=task_leak(episodes, splits),
         balance=balance(transitions).to_dicts(),
         moved=moves(earlier.splits, splits, earlier.same_settings).to_dicts(),
+        held_out=splits.filter(pl.col("episode_id").is_in(list(held_out))).height,
+        held_out_with_groups=splits.filter(pl.col("split") == HELD_OUT).height,
     )
 
 

@@ -4,12 +4,13 @@ Episodes that share a task, a group, a session, a user, a parent or a continued 
 group (transitively), and a group never crosses splits. The split is a hash of the group's key and the seed: neither the
 order of arrival nor unrelated new logs move anything. Only a new episode that joins two groups, or brings a smaller key,
 can; split_report.py says so. A split by time goes by when a group was last begun instead, and its cuts move with new logs.
+Episodes that are held out take their whole groups with them, and leave the others where they were.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import duckdb
 import polars as pl
@@ -17,7 +18,7 @@ import xxhash
 
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UnknownName, UsageError
-from logforge.schemas.transition import SPLIT_NAMES
+from logforge.schemas.transition import DRAWN_SPLITS, HELD_OUT
 
 SPLIT_BY: tuple[str, ...] = ("group", "time")
 """What decides a group's split: the hash of its key, or when it was last begun."""
@@ -46,12 +47,14 @@ def assign_splits(
     fractions: Sequence[float] = (0.7, 0.15, 0.15),
     near: pl.DataFrame | None = None,
     by: str = "group",
+    held_out: Collection[str] = (),
 ) -> pl.DataFrame:
     """The split of each episode: episode_id, group_key, split and reason (what joined its group), by episode_id.
 
     `episodes` has the columns of the store's table of that name. `fractions` are those of train, validation and test.
     `near` holds pairs of near-duplicates, as near_duplicates.py gives them. `by` is one of SPLIT_BY; for "time" the
-    frame needs `started_at`, and UsageError names how many groups have none.
+    frame needs `started_at`, and UsageError names how many groups have none. The groups of the episodes `held_out` lie in the
+    split of that name, whatever `by` says.
     """
     _check(fractions, by)
     episodes = episodes.sort("episode_id")
@@ -59,12 +62,16 @@ def assign_splits(
     group = pl.Series("group", _components(keys["row"], keys["code"], episodes.height), dtype=pl.Int64)
     keys = keys.with_columns(group.gather(keys["row"]))
     named = keys.sort("kind", "key").group_by("group").agg(pl.col("name").first().alias("group_key"))
+    held = group.filter(episodes["episode_id"].is_in(list(held_out))).unique().to_list()
     if by == "time":
-        split = _by_time(episodes.select(group, started="started_at"), fractions)
-        named = named.join(split, on="group", how="left")
+        dated = episodes.select(group, started="started_at").filter(~pl.col("group").is_in(held))
+        named = named.join(_by_time(dated, fractions), on="group", how="left")
     else:
         splits = [split_of(name, seed, fractions) for name in named["group_key"].to_list()]
         named = named.with_columns(pl.Series("split", splits, dtype=pl.String))
+    named = named.with_columns(
+        split=pl.when(pl.col("group").is_in(held)).then(pl.lit(HELD_OUT)).otherwise("split")
+    )
     return (
         episodes.select("episode_id", group)
         .join(named, on="group", how="left")
@@ -86,7 +93,7 @@ def _split_at(place: float, fractions: Sequence[float]) -> str:
     limits = itertools.accumulate(fractions)
     last = max(index for index, fraction in enumerate(fractions) if fraction > 0)
     return next(
-        (name for name, limit in zip(SPLIT_NAMES, limits, strict=True) if place < limit), SPLIT_NAMES[last]
+        (name for name, limit in zip(DRAWN_SPLITS, limits, strict=True) if place < limit), DRAWN_SPLITS[last]
     )
 
 
@@ -113,9 +120,9 @@ def _by_time(episodes: pl.DataFrame, fractions: Sequence[float]) -> pl.DataFrame
 def _check(fractions: Sequence[float], by: str) -> None:
     if by not in SPLIT_BY:
         raise UnknownName("way to split", by, SPLIT_BY)
-    whole = len(fractions) == len(SPLIT_NAMES) and abs(sum(fractions) - 1) < 1e-9
+    whole = len(fractions) == len(DRAWN_SPLITS) and abs(sum(fractions) - 1) < 1e-9
     if not whole or any(not 0 <= fraction <= 1 for fraction in fractions):
-        remedy = f"give {len(SPLIT_NAMES)} numbers from 0 to 1 that sum to 1, for {', '.join(SPLIT_NAMES)}"
+        remedy = f"give {len(DRAWN_SPLITS)} numbers from 0 to 1 that sum to 1, for {', '.join(DRAWN_SPLITS)}"
         raise UsageError(f"split fractions {tuple(fractions)} are no partition", remedy)
 
 

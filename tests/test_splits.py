@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logforge.schemas.errors import UsageError
-from logforge.schemas.transition import SPLIT_NAMES
+from logforge.schemas.transition import DRAWN_SPLITS
 from logforge.splits import ALONE, assign_splits, crossing, split_of
 
 KEYS = ("task_id", "task", "group_id", "session_id", "user_id", "parent_episode_id", "continues_episode_id")
@@ -184,8 +184,8 @@ def test_fractions_are_met_and_seeds_differ():
     shares = [assign_splits(episodes, seed, (0.5, 0.3, 0.2))["split"].value_counts() for seed in (0, 1)]
     for share in shares:
         counts = dict(share.iter_rows())
-        expected = dict(zip(SPLIT_NAMES, (2000, 1200, 800), strict=True))
-        assert all(abs(counts[name] - expected[name]) < 130 for name in SPLIT_NAMES)
+        expected = dict(zip(DRAWN_SPLITS, (2000, 1200, 800), strict=True))
+        assert all(abs(counts[name] - expected[name]) < 130 for name in DRAWN_SPLITS)
     assert not shares[0].sort("split").equals(shares[1].sort("split"))
 
 

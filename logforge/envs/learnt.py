@@ -10,6 +10,7 @@ from logforge.envs.world import Floats
 from logforge.policy import PolicyBundle
 from logforge.returns import returns_to_go
 from logforge.serving import StateServer
+from logforge.side_arrays import plain_sides
 
 
 def feature_arrays(run: Rollout, gamma: float) -> SplitArrays:
@@ -26,13 +27,15 @@ def feature_arrays(run: Rollout, gamma: float) -> SplitArrays:
     shown = run.states[rows] * np.array([column.visible for column in world.columns], np.int16)
     masks = np.ones((len(shown), len(world.actions) + 1), np.bool_)
     masks[:, -1] = False
+    actions, propensities = run.actions[taken].astype(np.int32), run.propensities[taken].astype(np.float32)
     return SplitArrays(
-        actions=run.actions[taken].astype(np.int32),
+        **plain_sides(actions, propensities),
+        actions=actions,
         rewards=rewards,
         terminals=last,
         timeouts=np.zeros(len(last), np.bool_),
         returns=returns_to_go(rewards.astype(np.float64), offsets, gamma).astype(np.float32),
-        propensities=run.propensities[taken].astype(np.float32),
+        propensities=propensities,
         weights=np.ones(len(last), np.float32),
         success=run.successes.astype(np.int8),
         groups=np.arange(len(lengths), dtype=np.int32),
@@ -50,7 +53,7 @@ def served(server: StateServer, bundle: PolicyBundle) -> Policy:
 
     def policy(view: View) -> Floats:
         observations, masks = server.observe(view.episodes(), list(view.world.tools))
-        return _chances(bundle.act(observations, masks), view)
+        return _chances(bundle.choose(observations, masks), view)
 
     return policy
 
