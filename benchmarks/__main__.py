@@ -15,7 +15,18 @@ def main() -> None:
     names = sys.argv[1:] or sorted(
         p.stem
         for p in here.glob("*.py")
-        if p.stem not in ("__init__", "__main__", "measure", "made", "reward_loops", "closed_loop")
+        if p.stem
+        not in (
+            "__init__",
+            "__main__",
+            "measure",
+            "made",
+            "reward_loops",
+            "closed_loop",
+            "divergence",
+            "forgetting",
+            "held_out",
+        )
     )
     rows = []
     for name in names:

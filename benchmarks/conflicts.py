@@ -49,10 +49,11 @@ def run() -> list[Result]:
 
 def exact_and_canonical() -> None:
     """Print the CPU seconds that all of it takes (keys, trajectories, four kinds), and how many conflicts there are."""
-    from logforge.conflict_rows import comparable
+    from logforge.conflict_rows import Decisions, comparable
     from logforge.conflicts import find_conflicts
 
-    transitions, decisions = made_transitions(ROWS)
+    transitions, rows = made_transitions(ROWS)
+    decisions = Decisions.of(rows)
     found: list[int] = []
     (seconds,) = alternating(
         lambda: found.append(find_conflicts(comparable(transitions, decisions), 0.5).height), repeats=1

@@ -211,7 +211,7 @@ def _decisions(store: Store, folder: Path) -> Iterator[Result]:
     )
     for name in POLICIES:
         policy = logforge.load_policy(folder / "run" / name)
-        alike = float((policy.act(exact, masks) == policy.act(light, masks)).mean())
+        alike = float((policy.choose(exact, masks) == policy.choose(light, masks)).mean())
         yield Result(
             f"decisions of {name} with int8 vectors",
             f"{alike:.2%} of {len(states):,} states alike",

@@ -26,6 +26,7 @@ from logforge.fast_buffer import FastBuffer
 from logforge.optional import import_d3rlpy
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
 from logforge.shards import load_shards, write_dataset
+from logforge.side_arrays import plain_sides
 from logforge.training import TrainConfig
 
 ROWS = int(os.environ.get("LOGFORGE_BENCH_ROWS", "200000"))
@@ -60,13 +61,18 @@ def made(rows: int) -> SplitArrays:
     offsets = np.arange(episodes + 1, dtype=np.int64)
     masks = np.ones((rows + episodes, VOCABULARY.size), bool)
     masks[:, VOCABULARY.invalid] = False
+    actions, propensities = (
+        rng.integers(0, VOCABULARY.size - 1, rows).astype(np.int32),
+        np.full(rows, np.nan, np.float32),
+    )
     return SplitArrays(
-        actions=rng.integers(0, VOCABULARY.size - 1, rows).astype(np.int32),
+        **plain_sides(actions, propensities),
+        actions=actions,
         rewards=rng.standard_normal(rows, np.float32),
         terminals=(ends & ~cut).reshape(-1),
         timeouts=(ends & cut).reshape(-1),
         returns=rng.standard_normal(rows, np.float32),
-        propensities=np.full(rows, np.nan, np.float32),
+        propensities=propensities,
         weights=np.ones(rows, np.float32),
         success=np.ones(episodes, np.int8),
         groups=np.arange(episodes, dtype=np.int32),

@@ -14,6 +14,8 @@ import click
 from logforge.cli import main
 from logforge.credit_methods import METHODS
 from logforge.exports.catalogue import FORMATS
+from logforge.monitors import MEASURES
+from logforge.presets import PRESETS
 from logforge.schemas.manifest import manifest_schema
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.rules import CATALOGUE
@@ -32,6 +34,10 @@ EXPORTS_BEGIN = (
 EXPORTS_END = "<!-- end of formats -->"
 LAWS_BEGIN = "<!-- laws: written by docs/generate.py (`make docs`) from logforge/store_laws.py -->"
 LAWS_END = "<!-- end of laws -->"
+MEASURES_BEGIN = "<!-- measures: written by docs/generate.py (`make docs`) from logforge/monitors.py -->"
+MEASURES_END = "<!-- end of measures -->"
+PRESETS_BEGIN = "<!-- presets: written by docs/generate.py (`make docs`) from logforge/presets.py -->"
+PRESETS_END = "<!-- end of presets -->"
 
 
 def cli_page() -> str:
@@ -105,6 +111,22 @@ def exports_page() -> str:
     return _between("exports.md", EXPORTS_BEGIN, table, EXPORTS_END)
 
 
+def doctor_page() -> str:
+    """The page as it is, with the table of measures written anew."""
+    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in MEASURES.items())
+    return _between("doctor.md", MEASURES_BEGIN, f"| number | what it is |\n|---|---|\n{rows}", MEASURES_END)
+
+
+def training_page() -> str:
+    """The page as it is, with the table of presets written anew."""
+    rows = "\n".join(
+        f"| `{name}` | {', '.join(f'{key} {value}' for key, value in one.settings.items()) or '—'} | {one.source} |"
+        for name, one in PRESETS.items()
+    )
+    table = f"| preset | differs in | from |\n|---|---|---|\n{rows}"
+    return _between("training.md", PRESETS_BEGIN, table, PRESETS_END)
+
+
 def _between(page: str, begin: str, text: str, end: str) -> str:
     """The page as it is, with this text between its marks."""
     whole = (HERE / page).read_text("utf-8")
@@ -135,6 +157,8 @@ PAGES = {
     "returns.md": returns_page,
     "exports.md": exports_page,
     "check.md": check_page,
+    "doctor.md": doctor_page,
+    "training.md": training_page,
     "../logforge/templates/reward.schema.json": reward_schema,
     "../logforge/templates/manifest.schema.json": lambda: json.dumps(manifest_schema(), indent=2) + "\n",
 }

@@ -6,6 +6,7 @@ What must hold in the arrays alone (dtypes, shapes, offsets, ends, values) is in
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from logforge.array_rules import not_finite
 from logforge.arrays import SplitArrays
 from logforge.quality import FAILURES, reported
+from logforge.schemas.transition import PROPENSITY_KINDS
 
 
 def validate_arrays(transitions: pl.DataFrame, arrays: SplitArrays) -> pl.DataFrame:
@@ -55,12 +57,22 @@ def _differences(rows: pl.DataFrame, arrays: SplitArrays, masks: NDArray[np.bool
             expected = np.maximum(expected, np.finfo(array.dtype).tiny)
         same = (array == expected) | ((array != array) & (expected != expected))
         yield _array_failures(rows.filter(~same), "arrays", f"{name} differs from {column}")
+    for name, expected in _sides(rows):
+        differs = getattr(arrays, name) != expected
+        yield _array_failures(rows.filter(differs), "arrays", f"{name} differs")
     outcome = rows["success"].cast(pl.Int8).fill_null(-1).to_numpy()
     yield _array_failures(
         rows.filter(arrays.success[arrays.episode_index] != outcome), "arrays", "success differs"
     )
     differs = (arrays.masks[arrays.observation_rows] != masks).any(axis=1)
     yield _array_failures(rows.filter(differs), "arrays", "masks differs from mask")
+
+
+def _sides(rows: pl.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Side arrays as the rows tell them; what they say only with the manifest's names is looked at by array_rules.sides."""
+    kinds = rows["propensity_kind"].replace_strict(PROPENSITY_KINDS, list(range(len(PROPENSITY_KINDS))))
+    yield "propensity_kinds", kinds.to_numpy()
+    yield "argument_templates", rows["argument_template"].fill_null(-1).to_numpy()
 
 
 def _observations(

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.schemas.errors import Problem
-from logforge.schemas.manifest import Vocabulary
+from logforge.schemas.manifest import SideNames, Vocabulary
+from logforge.schemas.transition import PROPENSITY_KINDS
 
 if TYPE_CHECKING:
     from logforge.arrays import SplitArrays
@@ -18,7 +19,8 @@ _CHUNK = 1 << 14
 
 
 class ArraySpec(NamedTuple):
-    """One array of a split: its dtype, its shape in N, E, D (observation size) and A (actions), and its meaning."""
+    """One array of a split: its dtype, its shape in N, E, D (observation size), A (actions) and K (numeric arguments), and
+    its meaning."""
 
     dtype: str
     shape: str
@@ -36,6 +38,18 @@ ARRAYS: dict[str, ArraySpec] = {
     "propensities": ArraySpec(
         "float32", "N", "probability of the action under who logged it; NaN when unknown"
     ),
+    "propensity_kinds": ArraySpec(
+        "int8", "N", "where the propensity is from: 0 logged, 1 known, 2 estimated, 3 missing"
+    ),
+    "behaviour_policies": ArraySpec("int32", "N", "who chose: place in `behaviour_policies`, or -1"),
+    "proposed_actions": ArraySpec(
+        "int32", "N", "id of the action that was proposed; mostly the executed one"
+    ),
+    "argument_templates": ArraySpec("int32", "N", "place in `argument_templates`, or -1"),
+    "argument_numbers": ArraySpec(
+        "float32", "N, K", "numeric arguments, as `argument_numbers` names them; 0 where unknown"
+    ),
+    "argument_numbers_known": ArraySpec("bool", "N, K", "which of them the call has"),
     "weights": ArraySpec("float32", "N", "sample weight"),
     "success": ArraySpec("int8", "E", "the episode's outcome: 1, 0, or -1 when the log has none"),
     "groups": ArraySpec("int32", "E", "episodes of one split group (trials of one task, say) share a number"),
@@ -50,11 +64,13 @@ ARRAYS: dict[str, ArraySpec] = {
 """Every array of a split, by the name of its file."""
 
 
-def shapes(arrays: SplitArrays, action_size: int, observation_size: int) -> list[Problem]:
+def shapes(
+    arrays: SplitArrays, action_size: int, observation_size: int, number_size: int = 0
+) -> list[Problem]:
     """Every array has its dtype, and the lengths agree with one another and with the manifest."""
     episodes, steps = len(arrays.success), len(arrays.actions)
     lengths = {"N": steps, "E": episodes, "E+1": episodes + 1, "N+E": steps + episodes}
-    lengths |= {"D": observation_size, "A": action_size}
+    lengths |= {"D": observation_size, "A": action_size, "K": number_size}
     problems = []
     for name, spec in ARRAYS.items():
         array, shape = getattr(arrays, name), tuple(lengths[part] for part in spec.shape.split(", "))
@@ -87,7 +103,7 @@ def ends(arrays: SplitArrays) -> Iterator[Problem]:
 
 
 def values(arrays: SplitArrays, vocabulary: Vocabulary) -> Iterator[Problem]:
-    """Numbers are finite, ids are known, and no mask forbids what was done or allows `<invalid>`."""
+    """Numbers are finite, ids are known, and no mask forbids what was done or allows `<invalid>` or `<other>`."""
     for name in ("rewards", "returns", "weights"):
         yield from _steps(arrays, ~np.isfinite(getattr(arrays, name)), "not finite", name)
     yield from _steps(arrays, arrays.weights < 0, "negative", "weights")
@@ -96,13 +112,40 @@ def values(arrays: SplitArrays, vocabulary: Vocabulary) -> Iterator[Problem]:
     outside = (arrays.actions < 0) | (arrays.actions >= vocabulary.size)
     yield from _steps(arrays, outside, f"not an id from 0 to {vocabulary.size - 1}", "actions")
     allowed = _allowed(arrays, np.where(outside, 0, arrays.actions))
-    forbidden = ~allowed & ~outside & (arrays.actions != vocabulary.invalid)
+    forbidden = ~allowed & ~outside & ~np.isin(arrays.actions, vocabulary.unplayable)
     yield from _steps(arrays, forbidden, "forbidden by its mask, yet not `<invalid>`", "actions")
     yield from _rows(~np.isin(arrays.success, (-1, 0, 1)), "not 1, 0 or -1", "success")
     yield from _rows(not_finite(arrays.observations), "not finite", "observations")
     invalid, empty = _faulty(arrays.masks, vocabulary)
-    yield from _rows(invalid, "allows `<invalid>`", "masks")
+    yield from _rows(invalid, "allows `<invalid>` or `<other>`", "masks")
     yield from _rows(empty, "allows nothing", "masks")
+
+
+def sides(arrays: SplitArrays, vocabulary: Vocabulary, names: SideNames) -> Iterator[Problem]:
+    """What stands beside an action fits it: ids are known, a template is one of its own, what is unknown is 0."""
+    missing = arrays.propensity_kinds == PROPENSITY_KINDS.index("missing")
+    for name, low, size in (
+        ("propensity_kinds", 0, len(PROPENSITY_KINDS)),
+        ("behaviour_policies", -1, len(names.policies)),
+        ("proposed_actions", 0, vocabulary.size),
+        ("argument_templates", -1, len(names.templates)),
+    ):
+        array = getattr(arrays, name)
+        yield from _steps(arrays, (array < low) | (array >= size), f"not from {low} to {size - 1}", name)
+    unlike = missing != np.isnan(arrays.propensities)
+    yield from _steps(
+        arrays, unlike, "a propensity without a kind, or a kind without one", "propensity_kinds"
+    )
+    # The last place answers for -1, which any action may have.
+    owners = np.array([*(vocabulary.id(item.action) for item in names.templates), -1], np.int32)
+    owner = owners[np.clip(arrays.argument_templates, -1, len(names.templates))]
+    foreign = (owner >= 0) & (owner != arrays.actions)
+    yield from _steps(arrays, foreign, "a template of another action", "argument_templates")
+    for rows, what in (
+        (~np.isfinite(arrays.argument_numbers), "not finite"),
+        ((arrays.argument_numbers != 0) & ~arrays.argument_numbers_known, "unknown, yet not 0"),
+    ):
+        yield from _steps(arrays, np.asarray(rows.any(axis=1)), what, "argument_numbers")
 
 
 def _steps(arrays: SplitArrays, bad: NDArray[Any], what: str, field: str) -> Iterator[Problem]:
@@ -118,12 +161,13 @@ def _rows(bad: NDArray[Any], what: str, field: str) -> Iterator[Problem]:
 
 
 def _faulty(masks: NDArray[Any], vocabulary: Vocabulary) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which masks allow `<invalid>` and which allow nothing, in chunks: masks need not fit into memory."""
+    """Which masks allow what no policy can do and which allow nothing, in chunks: masks need not fit into memory."""
     invalid, empty = np.zeros(len(masks), bool), np.zeros(len(masks), bool)
     for start in range(0, len(masks), _CHUNK):
         here = slice(start, start + _CHUNK)
         chunk = masks[here]
-        invalid[here], empty[here] = chunk[:, vocabulary.invalid], np.count_nonzero(chunk, axis=1) == 0
+        invalid[here] = chunk[:, vocabulary.unplayable].any(axis=1)
+        empty[here] = np.count_nonzero(chunk, axis=1) == 0
     return invalid, empty
 
 

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from logforge import array_rules
 from logforge.array_rules import ARRAYS
 from logforge.schemas.errors import CheckFailed, Problem, UsageError
-from logforge.schemas.manifest import SplitSummary, Vocabulary
-from logforge.shard_rows import gather
+from logforge.schemas.manifest import SideNames, SplitSummary, Vocabulary
+from logforge.shard_rows import gather, kept_rows
 
 if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
+_NO_NAMES = SideNames()
 
 
 class Batch(NamedTuple):
@@ -39,6 +40,10 @@ class Batch(NamedTuple):
     next_masks: Any
     returns: Any
     weights: Any
+    proposed_actions: Any
+    argument_templates: Any
+    argument_numbers: Any
+    argument_numbers_known: Any
     intervals: Any
     indices: Any
 
@@ -67,6 +72,12 @@ class SplitArrays:
     timeouts: Array
     returns: Array
     propensities: Array
+    propensity_kinds: Array
+    behaviour_policies: Array
+    proposed_actions: Array
+    argument_templates: Array
+    argument_numbers: Array
+    argument_numbers_known: Array
     weights: Array
     success: Array
     groups: Array
@@ -79,7 +90,7 @@ class SplitArrays:
     @classmethod
     def empty(cls, observation_size: int, action_size: int) -> SplitArrays:
         """A split without episodes."""
-        lengths = {"N": 0, "E": 0, "E+1": 1, "N+E": 0, "D": observation_size, "A": action_size}
+        lengths = {"N": 0, "E": 0, "E+1": 1, "N+E": 0, "D": observation_size, "A": action_size, "K": 0}
         shapes = {name: [lengths[part] for part in spec.shape.split(", ")] for name, spec in ARRAYS.items()}
         return cls(**{name: np.zeros(shapes[name], spec.dtype) for name, spec in ARRAYS.items()})
 
@@ -138,13 +149,18 @@ class SplitArrays:
             success=None if self.success[index] < 0 else bool(self.success[index]),
         )
 
-    def only(self, kept: NDArray[np.bool_]) -> SplitArrays:
-        """The arrays of the episodes that are kept (one truth value each), in their order."""
+    def only(self, kept: NDArray[np.bool_], on_disk: bool = False) -> SplitArrays:
+        """The arrays of the episodes that are kept (one truth value each), in their order. With `on_disk`, observations and masks
+        stay where they are mapped, and rows are copied when they are indexed."""
         steps = np.repeat(kept, np.diff(self.episode_offsets))
         rows = np.repeat(kept, np.diff(self.observation_offsets))
         chosen = {"N": steps, "E": kept, "N+E": rows}
         arrays = {
-            name: getattr(self, name)[chosen[spec.shape.split(", ")[0]]]
+            name: kept_rows(
+                getattr(self, name),
+                chosen[spec.shape.split(", ")[0]],
+                on_disk and spec.shape.startswith("N+E"),
+            )
             for name, spec in ARRAYS.items()
             if spec.shape != "E+1"
         }
@@ -200,6 +216,10 @@ class SplitArrays:
             next_masks=copied(self.masks, rows + ahead),
             returns=self.returns[indices],
             weights=self.weights[indices],
+            proposed_actions=self.proposed_actions[indices],
+            argument_templates=self.argument_templates[indices],
+            argument_numbers=self.argument_numbers[indices],
+            argument_numbers_known=self.argument_numbers_known[indices],
             intervals=ahead,
             indices=indices,
         )
@@ -229,15 +249,27 @@ class SplitArrays:
             successes=int((self.success == 1).sum()),
         )
 
-    def shape_problems(self, vocabulary: Vocabulary, observation_size: int) -> list[Problem]:
+    def shape_problems(
+        self, vocabulary: Vocabulary, observation_size: int, names: SideNames = _NO_NAMES
+    ) -> list[Problem]:
         """What is wrong with dtypes and shapes; needs no look at the values."""
-        return array_rules.shapes(self, vocabulary.size, observation_size)
+        return array_rules.shapes(self, vocabulary.size, observation_size, len(names.numbers))
 
-    def check(self, vocabulary: Vocabulary, observation_size: int, name: str = "split") -> None:
+    def check(
+        self,
+        vocabulary: Vocabulary,
+        observation_size: int,
+        name: str = "split",
+        names: SideNames = _NO_NAMES,
+    ) -> None:
         """Raise CheckFailed with every rule these arrays break, and where first."""
-        problems = self.shape_problems(vocabulary, observation_size) or list(array_rules.offsets(self))
+        problems = self.shape_problems(vocabulary, observation_size, names) or list(array_rules.offsets(self))
         # Rows can only be placed in their episodes once shapes and offsets are right.
-        problems = problems or [*array_rules.ends(self), *array_rules.values(self, vocabulary)]
+        problems = problems or [
+            *array_rules.ends(self),
+            *array_rules.values(self, vocabulary),
+            *array_rules.sides(self, vocabulary, names),
+        ]
         if problems:
             raise CheckFailed(
                 f"the arrays of {name!r} are not consistent", problems, "build the dataset again"

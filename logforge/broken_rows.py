@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -17,41 +18,58 @@ from logforge.schemas.errors import CheckFailed, Problem
 from logforge.schemas.rules import BROKEN
 from logforge.schemas.tables import QUARANTINE
 from logforge.schemas.transition import RULES
+from logforge.shard_writer import episode_pieces
+from logforge.spool import Episodes
 from logforge.store import Store
-from logforge.transitions import Member
+from logforge.transitions import Origin, lengths_of
 
 
 def set_aside(
-    store: Store, name: str, failures: pl.DataFrame, members: list[Member], allowance: Allowance
+    store: Store,
+    name: str,
+    failures: pl.DataFrame,
+    episodes: Episodes,
+    origins: Mapping[str, Origin],
+    allowance: Allowance,
 ) -> dict[str, LeftOut]:
     """The episodes with rows that break a rule, and the copies made of them: whole, for half an episode has no return.
 
     Where they are more than allowed, the failures go to the quarantine, all at once, and the build stops.
     """
     broken = failures.drop_nulls("episode_id").unique("episode_id", keep="first", maintain_order=True)
-    if failures["episode_id"].null_count() or not allowance.allows(broken.height, len(members)):
+    if failures["episode_id"].null_count() or not allowance.allows(broken.height, len(episodes)):
         _stop(store, name, failures)
     found = {
         row["episode_id"]: LeftOut(row["rule"], f"breaks the rule {row['rule']}", row["step"], row["locator"])
         for row in broken.to_dicts()
     }
-    for member in members:
-        if member.origin is not None and member.origin.parent_episode_id in found:
-            reason = "what it was made from is set aside"
-            own = LeftOut("parent_known", reason, None, member.episode.locator)
-            found.setdefault(member.episode.episode_id, own)
-    if members and len(found) == len(members):
+    for identifier in episodes.ids if found else ():
+        if identifier in origins and origins[identifier].parent_episode_id in found:
+            reason, locator = "what it was made from is set aside", episodes.spool[identifier].locator
+            found.setdefault(identifier, LeftOut("parent_known", reason, None, locator))
+    if episodes and len(found) == len(episodes):
         _stop(store, name, failures)
     return found
 
 
 def check_arrays(store: Store, name: str, rows: pl.DataFrame, arrays: Mapping[str, SplitArrays]) -> None:
     """Every array against the rows. Arrays are logforge's own work: whatever is wrong there stops the build."""
-    failures = pl.concat(
-        [validate_arrays(rows.filter(pl.col("split") == split), part) for split, part in arrays.items()]
-    )
+    found = [failures for split, part in arrays.items() for failures in _compared(rows, split, part)]
+    failures = pl.concat(found)
     if len(failures):
         _stop(store, name, failures)
+
+
+def _compared(rows: pl.DataFrame, split: str, arrays: SplitArrays) -> Iterator[pl.DataFrame]:
+    """What is wrong with the arrays of a split, some episodes at a time; all at once where even their lengths are wrong."""
+    own = rows.filter(pl.col("split") == split)
+    if lengths_of(own) != np.diff(arrays.episode_offsets).tolist():
+        yield validate_arrays(own, arrays)
+        return
+    start = 0
+    for piece in episode_pieces(arrays):
+        yield validate_arrays(own[start : start + piece.size], piece)
+        start += piece.size
 
 
 def _stop(store: Store, name: str, failures: pl.DataFrame) -> NoReturn:

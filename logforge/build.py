@@ -7,45 +7,57 @@ vectors → conflicts → weights → gates → shards
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
-from logforge.actions import ActionSpace, seen_in
+from logforge.action_fit import fit_actions
+from logforge.action_names import renamed, resolve_aliases
 from logforge.augment import Augmenter, make_augmenter
 from logforge.broken_rows import check_arrays, set_aside
 from logforge.build_config import BuildConfig
 from logforge.build_report import BuildReport
 from logforge.conflict_policy import read_policy
-from logforge.conflict_rows import decisions_of
+from logforge.conflict_rows import decisions_in
 from logforge.conflict_treatment import Settings, treat
 from logforge.curriculum import STAGES_FILE, difficulty_frame, stages_file
-from logforge.encoders import Encoder, embed, make_encoder
+from logforge.encoders import make_encoder
+from logforge.exclusion import held_out
 from logforge.gates import Measures, Passed, check_thresholds, pass_gates
+from logforge.golden_states import GOLDEN_FILE, GoldenState, digests, golden_file, golden_of
 from logforge.near_duplicates import near_duplicates
+from logforge.observing import encode_texts, observe, reduced_texts
 from logforge.progress import Tick, silent
+from logforge.propensity import PropensityModel, estimate_propensities
 from logforge.publication import manifest_of, record, replace_rows, serving_files
 from logforge.quality import Allowance, validate
-from logforge.reduce import Pca, fit_pca
+from logforge.reduce import Pca
 from logforge.reward_model import RewardModel
 from logforge.rewards import load_spec
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UsageError
 from logforge.schemas.manifest import Vocabulary
 from logforge.schemas.reward import RewardSpec
+from logforge.schemas.transition import DRAWN_SPLITS, SPLIT_NAMES
 from logforge.selection import chosen, refuse_all_left_out, unlearnable
-from logforge.shards import SPLITS, SplitArrays, load_shards, write_dataset
+from logforge.shards import load_shards, write_dataset
 from logforge.split_report import earlier_splits, prove, split_report
 from logforge.splits import assign_splits, grouping_frame
-from logforge.states import State, StateBuilder
+from logforge.spool import Episodes
+from logforge.states import StateBuilder
 from logforge.store import Store
-from logforge.transitions import Member, Origin, split_arrays, transition_rows
+from logforge.text_cache import TextCache
+from logforge.thought_leak import thought_leak
+from logforge.transitions import Member, Origin, lengths_of, split_arrays, transition_rows
 from logforge.weighting import weigh, weight_parts
 
 __all__ = ["BuildConfig", "build_dataset", "earlier_vocabulary"]
 
+_STORE_MEMORY = "1GB"
+"""What the database may hold of its file and of what is on its way there; it spills what is more."""
 _NAME = re.compile(r"[^\W_][\w.-]{0,99}")
 
 
@@ -57,13 +69,15 @@ def build_dataset(
     out: str | Path = "datasets",
     config: BuildConfig | None = None,
     vocabulary: Vocabulary | None = None,
+    reduction: Pca | None = None,
     gates: Mapping[str, float] | None = None,
     max_quarantine: str = "0",
     progress: Tick | None = None,
 ) -> BuildReport:
     """Build dataset `name` from the store's episodes and write it to `out`/`name` and to the store's tables.
 
-    `vocabulary` is that of an earlier manifest whose action ids must stay, `gates` are thresholds by name (see gates.py),
+    `vocabulary` is that of an earlier manifest whose action ids must stay, `reduction` (earlier_dataset.py) that of an earlier
+    dataset whose columns must keep their meaning, so that its policies can go on; `gates` are thresholds by name (gates.py),
     and `max_quarantine` is how many episodes with broken rows may be set aside: a number or a share (`3`, `2%`). Raises
     SpecError for a wrong spec, and CheckFailed when the store holds nothing to learn from, the splits leak, more rows than
     that break a rule of schemas/transition.py, or a gate is not met: then the earlier build stays as it was.
@@ -73,16 +87,18 @@ def build_dataset(
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no dataset name", "use up to 100 letters, digits, '-', '_' and '.'")
     spec = reward if isinstance(reward, RewardSpec) else load_spec(reward)
-    build = _Build(store, name, spec, config or BuildConfig(), progress)
-    build.split()
-    build.score()
-    build.make_rows(vocabulary)
-    build.validate(allowance)
-    build.encode()
-    build.treat_conflicts()
-    build.weigh()
-    passed = build.judge(gates or {})
-    return build.publish(Path(out) / name, reward, passed)
+    with store.settings(memory_limit=_STORE_MEMORY):
+        build = _Build(store, name, spec, config or BuildConfig(), Path(out), progress, vocabulary, reduction)
+        build.split()
+        build.score()
+        build.make_rows()
+        build.validate(allowance)
+        build.encode()
+        build.estimate()
+        build.treat_conflicts()
+        build.weigh()
+        passed = build.judge(gates or {})
+        return build.publish(Path(out) / name, reward, passed)
 
 
 def earlier_vocabulary(folder: str | Path | None) -> Vocabulary | None:
@@ -91,88 +107,143 @@ def earlier_vocabulary(folder: str | Path | None) -> Vocabulary | None:
 
 
 class _Build:
-    """A build at work: each step takes what the ones before it made, and adds to `left_out` the episodes it sets aside."""
+    """A build at work: each step takes what the ones before it made, and adds to `left_out` the episodes it sets aside.
+
+    Episodes and observations lie in files beside the dataset (spool.py); in memory are rows without texts, and some episodes
+    at a time.
+    """
 
     def __init__(
-        self, store: Store, name: str, spec: RewardSpec, config: BuildConfig, progress: Tick | None
+        self,
+        store: Store,
+        name: str,
+        spec: RewardSpec,
+        config: BuildConfig,
+        out: Path,
+        progress: Tick | None,
+        vocabulary: Vocabulary | None,
+        reduction: Pca | None,
     ) -> None:
-        self.store, self.name, self.spec, self.config, self.progress = store, name, spec, config, progress
+        self.store, self.name, self.spec, self.config = store, name, spec, config
+        self.out, self.progress = out, progress or silent
         self.encoder, self.augmenters = make_encoder(config.encoder), _augmenters(config)
         self.conflicts = Settings(config.epsilon, config.near_threshold, read_policy(config.conflicts))
-        self.episodes, self.left_out = chosen(store, config)
+        self.vocabulary, self.reduction, self.origins = vocabulary, reduction, dict[str, Origin]()
+        self.held_out = held_out(store, config.hold_out)
+        self.episodes, self.left_out = chosen(store, config, out)
+        self.aliases = resolve_aliases(config.action_aliases, self.episodes, vocabulary)
+        self.episodes.spool.tell(lambda episode: renamed(episode, self.aliases))
 
     def split(self) -> None:
         """Groups, splits, and the proof that nothing crosses them."""
-        self.grouping, self.near = grouping_frame(self.episodes), near_duplicates(self.episodes)
+        self.grouping, self.near = grouping_frame(self.episodes), near_duplicates(self.episodes, self.out)
         config = self.config
-        self.splits = assign_splits(self.grouping, config.seed, config.fractions, self.near, config.split_by)
+        self.splits = assign_splits(
+            self.grouping, config.seed, config.fractions, self.near, config.split_by, self.held_out
+        )
         prove(self.grouping, self.splits, self.near)
-        self.split_of = dict(self.splits.select("episode_id", "split").iter_rows())
+        self.place = {
+            row[0]: row[1:] for row in self.splits.select("episode_id", "split", "group_key").rows()
+        }
 
     def score(self) -> None:
         """Rewards of the logged episodes, then of augmented copies of what can be learnt from."""
-        in_train = self.splits.filter(pl.col("split") == "train")
-        groups = dict(in_train.select("episode_id", "group_key").iter_rows())
-        self.model = RewardModel.fit(
-            self.spec, self.episodes, groups, self.store.con, self.progress or silent
-        )
+        groups = {name: group for name, (split, group) in self.place.items() if split == "train"}
+        self.model = RewardModel.fit(self.spec, self.episodes, groups, self.store.con, self.progress)
         self.rewards = self.model.score(self.episodes)
         self.left_out |= unlearnable(self.episodes, self.rewards)
-        self.kept = self._not_left_out(self.episodes)
+        self.kept = self.episodes.without(self.left_out)
         if not self.kept:
             refuse_all_left_out(self.left_out)
-        self.origins = _augmented(self.kept, self.split_of, self.augmenters, self.config.seed)
-        copies = [episode for episode, _ in self.origins.values()]
+        copies = self._augmented(groups)
         if copies:
             self.rewards = pl.concat([self.rewards, self.model.score(copies)])
             self.left_out |= unlearnable(copies, self.rewards)
-        self.kept += self._not_left_out(copies)
+        self.kept = Episodes(copies.spool, (*self.kept.ids, *copies.without(self.left_out).ids))
 
-    def _not_left_out(self, episodes: Iterable[Episode]) -> list[Episode]:
-        return [episode for episode in episodes if episode.episode_id not in self.left_out]
+    def _augmented(self, in_train: Container[str]) -> Episodes:
+        """The augmented copies of the train split's episodes; `origins` says what each was made from."""
+        for augmenter in self.augmenters:
+            for episode in self.kept.only(in_train):
+                made = augmenter.augment(episode, self.config.seed)
+                if made is not None:
+                    origin = Origin(episode.episode_id, list(made.parents), augmenter.name, self.config.seed)
+                    self.origins[made.episode.episode_id] = origin
+                    self.kept.spool.add(made.episode)
+        return Episodes(self.kept.spool, self.origins)
 
-    def make_rows(self, vocabulary: Vocabulary | None) -> None:
-        """Actions, states in symbols, and the transitions. Copies, whose ids no split knows, lie in train."""
-        in_train = [e for e in self.kept if self.split_of.get(e.episode_id, "train") == "train"]
-        self.space = ActionSpace.build(map(seen_in, self.kept), vocabulary, map(seen_in, in_train))
-        symbols = StateBuilder(self.config.state, self.space, self.config.text_size)
-        self.members = _members(self.kept, self.splits, self.origins, symbols)
-        self.rows = transition_rows(self.members, self.rewards, self.space, self.spec.gamma)
+    def _stands(self, episode_id: str) -> tuple[str, str]:
+        """The split and the group of an episode; an augmented one stands where its parent stands."""
+        origin = self.origins.get(episode_id)
+        return self.place[origin.parent_episode_id if origin else episode_id]
+
+    def _members(self, episodes: Iterable[Episode], symbols: StateBuilder) -> Iterator[Member]:
+        """The episodes with their states in symbols."""
+        for episode in episodes:
+            name = episode.episode_id
+            yield Member(episode, *self._stands(name), symbols.symbols(episode), self.origins.get(name))
+
+    def _pieces(self, symbols: StateBuilder) -> Iterator[Iterator[Member]]:
+        return (self._members(episodes, symbols) for episodes in self.kept.pieces())
+
+    def make_rows(self) -> None:
+        """Actions, states in symbols, and the transitions."""
+        in_train = {name for name in self.kept.ids if self._stands(name)[0] == "train"}
+        self.space, self.candidates = fit_actions(
+            self.store.con, self.config, self.kept, self.kept.only(in_train), self.splits, self.aliases, self.vocabulary
+        )  # fmt: skip
+        self.symbols = StateBuilder(self.config.state, self.space, self.config.text_size)
+        members = self._members(self.kept, self.symbols)
+        self.rows = transition_rows(members, self.rewards, self.space, self.spec.gamma)
 
     def validate(self, allowance: Allowance) -> None:
         """Every rule on every row; episodes that break one are set aside whole, as far as that is allowed."""
         vocabulary = self.space.vocabulary
-        self.failures = validate(self.rows, self.spec.gamma, vocabulary.size, vocabulary.invalid)
-        broken = set_aside(self.store, self.name, self.failures, self.members, allowance)
+        known = vocabulary.size, vocabulary.invalid, vocabulary.other
+        self.failures = validate(self.rows, self.spec.gamma, *known)
+        broken = set_aside(self.store, self.name, self.failures, self.kept, self.origins, allowance)
         self.left_out |= broken
-        self.members = [m for m in self.members if m.episode.episode_id not in broken]
         self.rows = self.rows.filter(~pl.col("episode_id").is_in(list(broken)))
-        self.kept = self._not_left_out(self.kept)
+        self.kept = self.kept.without(broken)
 
     def encode(self) -> None:
-        """States as vectors, and the arrays of each split."""
-        self.arrays, self.pca, self.builder = _encode(
-            self.store, self.members, self.rows, self.space, self.encoder, self.config, self.progress
-        )
+        """Texts to vectors (each once), PCA fitted on what the train split says, and the arrays of each split."""
+        if not (self.rows["split"] == "train").any():
+            raise UsageError("the train split is empty", "ingest more episodes, or choose another --seed")
+        cache = TextCache(self.store.con, self.encoder, self.progress)
+        used = encode_texts(self._pieces(self.symbols), self.symbols, cache)
+        texts, self.pca = reduced_texts(used, cache, self.config.text_size, self.out, self.reduction)
+        self.builder = StateBuilder(self.config.state, self.space, self.pca.size)
+        observations = observe(self._pieces(self.builder), self.builder, texts, self.out)
+        self.arrays = {}
+        for split in SPLIT_NAMES if self.held_out else DRAWN_SPLITS:
+            rows = self.rows.filter(pl.col("split") == split)
+            groups = [self._stands(name)[1] for name in rows["episode_id"].unique(maintain_order=True)]
+            self.arrays[split] = split_arrays(
+                rows, lengths_of(rows), groups, observations[split].as_array(), self.space
+            )
+
+    def estimate(self) -> None:
+        """The propensities that the log lacks, where they are asked for."""
+        self.propensity = PropensityModel.none()
+        if self.config.estimate_propensity:
+            known = self.space.vocabulary, self.space.policies, self.config.seed
+            self.rows, self.arrays, self.propensity = estimate_propensities(self.rows, self.arrays, *known)
 
     def treat_conflicts(self) -> None:
         """Find the conflicts, and set aside what the policy filters."""
-        decisions = decisions_of(self.store.con)
+        decisions = decisions_in(self.store.con, self.kept.spool)
         self.treated = treat(self.rows, self.arrays, self.builder.layout(), decisions, self.conflicts)
         self.left_out |= self.treated.left_out
-        self.kept = self._not_left_out(self.kept)
+        self.kept = self.kept.without(self.treated.left_out)
 
     def weigh(self) -> None:
         """The sample weights, as products of their parts."""
-        learnt = [
-            e
-            for e in self.kept
-            if e.episode_id not in self.origins and self.split_of[e.episode_id] == "train"
-        ]
+        in_train = {name for name, (split, _) in self.place.items() if split == "train"}
         parts = weight_parts(
             self.store.con,
             self.treated.rows,
-            learnt,
+            self.kept.only(in_train),
             self.treated.factors,
             self.spec.detectors,
             self.encoder,
@@ -186,13 +257,20 @@ class _Build:
         check_arrays(self.store, self.name, self.rows, self.arrays)
         return pass_gates(gates, Measures(self.rows, self.treated.conflicts, self.arrays, self.config.seed))
 
+    def _golden(self) -> tuple[GoldenState, ...]:
+        logged = {
+            name for name in self.kept.ids if name not in self.origins and self._stands(name)[0] == "train"
+        }
+        return golden_of(self.store.con, self.kept.only(logged), self.encoder, self.builder, self.pca)
+
     def publish(self, folder: Path, reward: str | Path | RewardSpec, passed: Iterable[Passed]) -> BuildReport:
         """Shards and rows in place of those of the earlier build, and the report."""
         store, name, config = self.store, self.name, self.config
         earlier = earlier_splits(store, name, config.as_dict())
         hard = difficulty_frame(self.kept)
         manifest = manifest_of(
-            store, name, self.kept, self.rows, self.model, config, self.space, self.encoder, self.pca, self.builder
+            store, name, frozenset(self.kept.ids), self.rows, self.model, config, self.space, self.encoder, self.pca,
+            self.builder,
         )  # fmt: skip
         frames = {
             "transitions": self.rows,
@@ -200,36 +278,35 @@ class _Build:
             "near_duplicates": self.near,
             "conflicts": self.treated.conflicts,
             "difficulty": hard,
+            "argument_candidates": self.candidates,
         }
-        files = serving_files(self.pca, self.space)
+        golden = self._golden()
+        manifest = msgspec.structs.replace(
+            manifest, golden_states=digests(golden), propensity_model=self.propensity.as_dict()
+        )
+        files = serving_files(self.pca, self.space) | {GOLDEN_FILE: golden_file(golden)}
         if config.curriculum:
-            files[STAGES_FILE] = stages_file(self.rows, hard, config.replay_fraction, config.seed)
+            files[STAGES_FILE] = stages_file(
+                self.rows, hard, config.replay_fraction, config.seed, self.arrays
+            )
         with store.transaction():
             replace_rows(store, name, frames, self.left_out, self.failures)
             sealed = write_dataset(folder, self.arrays, manifest, files, config.part_bytes)
             record(store, name, sealed, folder, config, reward)
-        formats = {episode.episode_id: episode.format for episode in self.kept}
-        of_splits = split_report(self.grouping, self.splits, self.near, self.rows, config.split_by, earlier)
+        of_splits = split_report(
+            self.grouping, self.splits, self.near, self.rows, config.split_by, earlier, self.held_out
+        )
         return BuildReport.of(
-            sealed, folder, self.rows, self.treated.conflicts, self.left_out, self.origins, formats, config.augment,
-            self.encoder.truncated, of_splits, passed, config.weights.unknown(self.rows),
+            sealed, folder, self.rows, self.treated.conflicts, self.left_out, self.origins, self._formats(),
+            config.augment, self.encoder.truncated, of_splits, passed, config.weights.unknown(self.rows),
+            thought_leak(store.con, name),
         )  # fmt: skip
 
-
-def _augmented(
-    episodes: list[Episode], split_of: Mapping[str, str], augmenters: list[Augmenter], seed: int
-) -> dict[str, tuple[Episode, Origin]]:
-    """The augmented copies of the train split's episodes, by their own id."""
-    made: dict[str, tuple[Episode, Origin]] = {}
-    for augmenter in augmenters:
-        for episode in episodes:
-            if split_of[episode.episode_id] != "train":
-                continue
-            result = augmenter.augment(episode, seed)
-            if result is not None:
-                origin = Origin(episode.episode_id, list(result.parents), augmenter.name, seed)
-                made[result.episode.episode_id] = (result.episode, origin)
-    return made
+    def _formats(self) -> dict[str, str]:
+        """The format of each episode of the dataset; a copy has its parent's."""
+        known = dict(self.grouping.select("episode_id", "format").iter_rows())
+        parents = {name: origin.parent_episode_id for name, origin in self.origins.items()}
+        return {name: known[parents.get(name, name)] for name in self.kept.ids}
 
 
 def _augmenters(config: BuildConfig) -> list[Augmenter]:
@@ -240,54 +317,3 @@ def _augmenters(config: BuildConfig) -> list[Augmenter]:
         )
     options: dict[str, dict[str, Any]] = {"tool_failure": {"retryable": config.retryable}}
     return [make_augmenter(name, options.get(name, {})) for name in config.augment]
-
-
-def _members(
-    episodes: Iterable[Episode],
-    splits: pl.DataFrame,
-    origins: Mapping[str, tuple[Episode, Origin]],
-    builder: StateBuilder,
-) -> list[Member]:
-    """The episodes with their states; an augmented one stands where its parent stands."""
-    place = {row[0]: row[1:] for row in splits.select("episode_id", "split", "group_key").iter_rows()}
-    members = []
-    for episode in sorted(episodes, key=lambda item: item.episode_id):
-        origin = origins[episode.episode_id][1] if episode.episode_id in origins else None
-        split, group = place[origin.parent_episode_id if origin else episode.episode_id]
-        members.append(Member(episode, split, group, builder.symbols(episode), origin))
-    return members
-
-
-def _encode(
-    store: Store,
-    members: list[Member],
-    rows: pl.DataFrame,
-    space: ActionSpace,
-    encoder: Encoder,
-    config: BuildConfig,
-    progress: Tick | None,
-) -> tuple[dict[str, SplitArrays], Pca, StateBuilder]:
-    """Texts to vectors (each once), PCA fitted on what the train split says, and the arrays of each split."""
-    symbols = StateBuilder(config.state, space, config.text_size)
-    if not any(member.split == "train" for member in members):
-        raise UsageError("the train split is empty", "ingest more episodes, or choose another --seed")
-    texts = {split: symbols.texts(_states(members, split)) for split in SPLITS}
-    vectors = embed(store.con, encoder, set().union(*texts.values()), progress)
-    pca = fit_pca(vectors.select(texts["train"]), config.text_size)
-    builder = StateBuilder(config.state, space, pca.size)
-    reduced = vectors.map(pca.apply)
-    arrays = {}
-    for split in SPLITS:
-        chosen = [member for member in members if member.split == split]
-        arrays[split] = split_arrays(
-            rows.filter(pl.col("split") == split),
-            [len(member.episode.steps) for member in chosen],
-            [member.group for member in chosen],
-            builder.vectors(list(_states(members, split)), reduced),
-            space,
-        )
-    return arrays, pca, builder
-
-
-def _states(members: Iterable[Member], split: str) -> list[State]:
-    return [state for member in members if member.split == split for state in member.states]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from logforge.conflict_near import THRESHOLD
 from logforge.schemas.manifest import ObservationDtype
 from logforge.shard_files import PART_BYTES
 from logforge.states import StateConfig
 from logforge.weighting import Weights
+
+ActionLevel = Literal["tool", "tool+template"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,11 @@ class BuildConfig:
     conflicts: tuple[str, ...] = ()
     exclude_flags: tuple[str, ...] = ()
     exclude_where: tuple[str, ...] = ()
+    hold_out: tuple[str, ...] = ()
+    action_aliases: Mapping[str, str] = field(default_factory=dict)
+    min_action_count: int = 0
+    action_level: ActionLevel = "tool"
+    estimate_propensity: bool = False
     weights: Weights = field(default_factory=Weights)
     curriculum: bool = False
     replay_fraction: float = 0.1

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from logforge.action_report import ActionReport
 from logforge.gates import Passed
-from logforge.schemas.episode import Episode
 from logforge.schemas.manifest import Manifest
 from logforge.split_report import SplitReport
 from logforge.tabulate import table
+from logforge.thought_leak import ThoughtLeak
 from logforge.transitions import Origin
 from logforge.weighting import parts_told
 
@@ -66,6 +67,8 @@ class BuildReport:
     weight_parts: list[dict[str, Any]]
     unknown_episodes: int
     """How many episodes that the weights name are not in train."""
+    action_report: ActionReport
+    thoughts: ThoughtLeak
 
     @classmethod
     def of(
@@ -75,13 +78,14 @@ class BuildReport:
         rows: pl.DataFrame,
         conflicts: pl.DataFrame,
         left_out: Mapping[str, LeftOut],
-        origins: Mapping[str, tuple[Episode, Origin]],
+        origins: Mapping[str, Origin],
         formats: Mapping[str, str],
         augmenters: tuple[str, ...],
         truncated: int,
         split_report: SplitReport,
         gates: Iterable[Passed],
         unknown_episodes: int,
+        thoughts: ThoughtLeak,
     ) -> BuildReport:
         """The report of a finished build. `formats` maps episode ids to formats."""
         return cls(
@@ -105,7 +109,7 @@ class BuildReport:
             conflicts=dict(
                 Counter(f"{kind} ({level})" for kind, level in conflicts.select("kind", "level").iter_rows())
             ),
-            augmented=dict(Counter(o.augmenter for i, (_, o) in origins.items() if i not in left_out)),
+            augmented=dict(Counter(o.augmenter for i, o in origins.items() if i not in left_out)),
             augmenters=augmenters,
             left_out={
                 **{excluded_where(text): 0 for text in manifest.config.get("exclude_where", ())},
@@ -117,12 +121,16 @@ class BuildReport:
             gates=tuple(gates),
             weight_parts=parts_told(rows),
             unknown_episodes=unknown_episodes,
+            action_report=ActionReport.of(manifest, rows),
+            thoughts=thoughts,
         )
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         gates = [gate._asdict() for gate in self.gates]
-        return {**self.__dict__, "split_report": self.split_report.as_dict(), "gates": gates}
+        told = {"split_report": self.split_report.as_dict(), "action_report": self.action_report.as_dict()}
+        told["thoughts"] = self.thoughts.as_dict()
+        return {**self.__dict__, **told, "gates": gates}
 
     def render(self) -> str:
         """For people."""
@@ -154,6 +162,8 @@ class BuildReport:
             lines.append(f"augmented by {name}: {self.augmented.get(name, 0)} episodes (train only)")
         lines += [f"conflicts: {count} × {kind}" for kind, count in sorted(self.conflicts.items())]
         lines += [f"left out: {count} episodes — {reason}" for reason, count in sorted(self.left_out.items())]
+        lines += self.action_report.render()
+        lines += [line for line in (self.thoughts.told(),) if line]
         lines += [f"weight {p['part']}: {p['rows']} rows × {p['mean']:.3g}" for p in self.weight_parts]
         if self.unknown_episodes:
             lines.append(f"{self.unknown_episodes} episodes that --weights names are not in train")

@@ -286,7 +286,8 @@ def _rules(rows: pl.DataFrame, manifest: Manifest, hash_: str, path: str) -> Ite
     if manifest.hash != hash_:
         what = f"the shards are those of {manifest.hash}, the store's rows of {hash_}; build again"
         yield Problem(what, path, remedy=_BUILD)
-    failures = validate(rows, manifest.gamma, manifest.vocabulary.size, manifest.vocabulary.invalid)
+    known = manifest.vocabulary
+    failures = validate(rows, manifest.gamma, known.size, known.invalid, known.other)
     for row in failures.to_dicts():
         yield Problem(row["reason"], row["locator"] or "", rule=row["rule"], remedy=_BUILD)
 

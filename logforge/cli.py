@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from logforge.cli_actions import action_options, read_action_options
 from logforge.cli_badcases import badcases
 from logforge.cli_check import check
 from logforge.cli_conflicts import conflict_options, conflicts
@@ -24,12 +25,14 @@ from logforge.cli_forget import forget
 from logforge.cli_gates import given_gates, stop_options
 from logforge.cli_options import JSON, STORE, WAIT, say
 from logforge.cli_options import show as _print
+from logforge.cli_policy import policy
 from logforge.cli_quarantine import quarantine
 from logforge.cli_report import report
 from logforge.cli_reward import reward
 from logforge.cli_shards import read_part_size, shard_options
 from logforge.cli_simulate import simulate
-from logforge.cli_train import train
+from logforge.cli_states import read_state_options, state_options
+from logforge.cli_train import doctor, sweep, train
 from logforge.cli_weights import read_weights, weight_options
 from logforge.progress import printable
 from logforge.schemas.errors import LogforgeError, UsageError
@@ -246,12 +249,15 @@ main.add_command(check)
 main.add_command(conflicts)
 main.add_command(credit)
 main.add_command(diff)
+main.add_command(doctor)
 main.add_command(export)
 main.add_command(forget)
+main.add_command(policy)
 main.add_command(quarantine)
 main.add_command(report)
 main.add_command(reward)
 main.add_command(simulate)
+main.add_command(sweep)
 main.add_command(train)
 
 
@@ -286,7 +292,19 @@ main.add_command(train)
     metavar="CONDITION",
     help="Leave out episodes that meet an SQL condition on the columns of `episodes`; may be given again.",
 )
+@click.option(
+    "--hold-out",
+    multiple=True,
+    metavar="CONDITION",
+    help="Put episodes that meet a condition, with their groups, into a split of their own; may be given again.",
+)
 @click.option("--vocabulary", type=click.Path(), help="An earlier dataset folder whose action ids must stay.")
+@click.option(
+    "--like",
+    type=click.Path(),
+    help="An earlier dataset folder whose action ids and text columns must stay, so that its policies can go on.",
+)
+@action_options
 @click.option(
     "--split-by",
     type=click.Choice(["group", "time"]),
@@ -295,6 +313,7 @@ main.add_command(train)
     help="group (a hash of its key), or time: train is over before what is tested begins.",
 )
 @weight_options
+@state_options
 @shard_options
 @stop_options
 @WAIT
@@ -305,6 +324,7 @@ def build_dataset(
     name: str,
     out: str,
     vocabulary: str | None,
+    like: str | None,
     max_quarantine: str,
     as_json: bool,
     **options: Any,
@@ -315,12 +335,15 @@ def build_dataset(
     Example: logforge build-dataset --reward reward.yaml
     """
     from logforge.build import BuildConfig, build_dataset, earlier_vocabulary
+    from logforge.earlier_dataset import earlier_reduction
     from logforge.progress import bar
     from logforge.store import open_store
 
     wait, gates = options.pop("wait"), given_gates(options)
     read_weights(options)
     read_part_size(options)
+    read_action_options(options)
+    read_state_options(options)
     config = BuildConfig(**options)
     with open_store(store, create=False, wait=wait, waiting=say) as opened, bar("encode") as tick:
         report = build_dataset(
@@ -329,7 +352,8 @@ def build_dataset(
             name=name,
             out=out,
             config=config,
-            vocabulary=earlier_vocabulary(vocabulary),
+            vocabulary=earlier_vocabulary(vocabulary or like),
+            reduction=earlier_reduction(like, config.encoder),
             gates=gates,
             max_quarantine=max_quarantine,
             progress=tick,

@@ -1,19 +1,21 @@
 """States that are equal but for the wording of their texts: the level `near` of conflicts.
 
 Two states are near when everything in their observations but the texts is equal (the tools on offer, the last calls with
-their statuses, counters, who spoke last), and the cosine of their texts' vectors is at least the threshold. The texts'
-vectors are the observation's columns of task, last message, dialogue window and thought, side by side. Time is no part
-of a state's key, so it is none here. States are grouped round leaders (near_vectors.py), the most frequent first; a
+their statuses and arguments, counters, who spoke last), and the cosine of their texts' vectors is at least the threshold. The
+texts' vectors are the observation's columns of task, last message, dialogue window and thought, and of what is remembered of
+answers and of the user, side by side. What texts say word for word has no say here, and time is no part of a state's key. States are grouped round leaders (near_vectors.py), the most frequent first; a
 group goes by its leader's state_key. So every state is within the threshold of the one it is compared under.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import xxhash
 
 from logforge.arrays import SplitArrays
 from logforge.near_vectors import F32, Rows, leaders, unit
@@ -23,14 +25,18 @@ from logforge.schemas.manifest import FeatureSlice
 THRESHOLD = 0.98
 """The cosine at which states count as near, unless told otherwise."""
 TEXTS: frozenset[str] = frozenset(
-    {"task", "last_message", "window.user", "window.assistant", "window.tool", "thought"}
-)
+    {
+        "task", "last_message", "window.user", "window.assistant", "window.tool", "thought",
+        "memory.answer", "memory.said_most", "memory.said_least",
+    }
+)  # fmt: skip
 """The parts of an observation that are vectors of texts."""
-CLOCKS: frozenset[str] = frozenset(
-    {"meta.elapsed", "meta.elapsed_known", "meta.hour_sin", "meta.hour_cos", "meta.hour_known"}
-)
+WORDINGS = re.compile(r"memory\.facts|history\.\d+\.result")
+"""The parts that hold texts of the others once more: word for word, or as the first numbers of their vectors."""
+CLOCKS = re.compile(r"meta\.(elapsed|hour)_?\w*|history\.\d+\.latency(_known)?")
 """The parts that tell the time."""
 
+_TOGETHER = 1 << 13
 _SCHEMA = {"exact": pl.String, "near": pl.String, "cosine": pl.Float64}
 
 
@@ -54,11 +60,10 @@ def near_states(
     if threshold == 1 or not len(texts):
         return pl.DataFrame(schema=_SCHEMA)
     states = _distinct(transitions)
-    observations = _observations(states, arrays)
-    vectors = unit(observations[:, texts])
     parts: list[tuple[Rows, Rows, npt.NDArray[np.float64]]] = []
-    for part in _alike(observations[:, _others(layout)]):
-        taken_by, cosines = leaders(vectors[part], threshold)
+    for part in _alike(states, arrays, _others(layout)):
+        vectors = unit(_observations(states[part], arrays, texts))
+        taken_by, cosines = leaders(vectors, threshold)
         parts.append((part, part[taken_by], cosines))
     if not parts:
         return pl.DataFrame(schema=_SCHEMA)
@@ -82,20 +87,28 @@ def _distinct(transitions: pl.DataFrame) -> pl.DataFrame:
     return states.sort("rows", "exact", descending=[True, False])
 
 
-def _observations(states: pl.DataFrame, arrays: Mapping[str, SplitArrays]) -> F32:
-    """One row per state."""
-    size = max((part.observation_size for part in arrays.values()), default=0)
-    found = np.empty((states.height, size), np.float32)
+def _observations(states: pl.DataFrame, arrays: Mapping[str, SplitArrays], columns: Rows) -> F32:
+    """One row per state, with these columns of its observation."""
+    found = np.empty((states.height, len(columns)), np.float32)
+    splits, places = states["split"], states["place"].to_numpy()
     for split, part in arrays.items():
-        here = (states["split"] == split).to_numpy()
-        found[here] = part.observations[part.observation_rows[states["place"].to_numpy()[here]]]
+        here = np.flatnonzero((splits == split).to_numpy())
+        for start in range(0, len(here), _TOGETHER):
+            rows = here[start : start + _TOGETHER]
+            found[rows] = part.observations[part.observation_rows[places[rows]]][:, columns]
     return found
 
 
-def _alike(rest: F32) -> Iterator[Rows]:
-    """The rows with the same values in all columns, in order, one array for each set of at least two."""
-    flat = np.ascontiguousarray(rest).view(np.dtype((np.void, max(1, rest.shape[1]) * rest.itemsize)))
-    same = np.unique(flat.ravel(), return_inverse=True)[1] if rest.shape[1] else np.zeros(len(rest), np.int64)
+def _alike(states: pl.DataFrame, arrays: Mapping[str, SplitArrays], columns: Rows) -> Iterator[Rows]:
+    """The rows with the same values in these columns, in order, one array for each set of at least two. Rows are told apart by
+    a hash of 128 bits: together the columns may be more than memory holds."""
+    keys = np.empty(states.height, "V16")
+    for start in range(0, states.height, _TOGETHER):
+        rest = np.ascontiguousarray(_observations(states[start : start + _TOGETHER], arrays, columns))
+        keys[start : start + _TOGETHER] = np.frombuffer(
+            b"".join(xxhash.xxh3_128_digest(row.data) for row in rest), "V16"
+        )
+    same = np.unique(keys, return_inverse=True)[1]
     order = np.argsort(same, kind="stable")
     for part in np.split(order, np.flatnonzero(np.diff(same[order])) + 1):
         if len(part) > 1:
@@ -108,4 +121,5 @@ def _columns(layout: Sequence[FeatureSlice], names: frozenset[str]) -> Rows:
 
 
 def _others(layout: Sequence[FeatureSlice]) -> Rows:
-    return _columns(layout, frozenset(item.name for item in layout) - TEXTS - CLOCKS)
+    left = (item.name for item in layout if not WORDINGS.fullmatch(item.name))
+    return _columns(layout, frozenset(name for name in left if not CLOCKS.fullmatch(name)) - TEXTS)

@@ -14,7 +14,7 @@ from logforge.arrays import SplitArrays
 from logforge.build_report import LeftOut
 from logforge.conflict_near import THRESHOLD, near_states
 from logforge.conflict_policy import FLAG_ALL, Policy, contradicted, factors, set_aside
-from logforge.conflict_rows import comparable
+from logforge.conflict_rows import Decisions, comparable
 from logforge.conflicts import find_conflicts
 from logforge.schemas.errors import CheckFailed
 from logforge.schemas.manifest import FeatureSlice
@@ -51,13 +51,13 @@ def treat(
     rows: pl.DataFrame,
     arrays: Mapping[str, SplitArrays],
     layout: Sequence[FeatureSlice],
-    decisions: pl.DataFrame,
+    decisions: Decisions,
     settings: Settings,
 ) -> Treated:
     """Find the conflicts among a dataset's transitions, set episodes aside, and say how to weigh the others.
 
     `rows` are the transitions by episode and step, `arrays` those of each split, whose observations have the columns of
-    `layout`; `decisions` is what conflict_rows.decisions_of gives. Raises CheckFailed when no episode would be left.
+    `layout`; `decisions` are those of the episodes. Raises CheckFailed when no episode would be left.
     """
     near = near_states(rows, arrays, layout, settings.near_threshold)
     compared = comparable(rows, decisions, near)

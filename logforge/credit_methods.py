@@ -12,8 +12,11 @@ from logforge.arrays import SplitArrays
 from logforge.decomposition import Decomposition, decompose
 from logforge.returns import Floats, returns_to_go
 from logforge.schemas.errors import UnknownName
+from logforge.schemas.transition import PROPENSITY_KINDS
 from logforge.shards import Shard
 from logforge.targets import Flags, targets_of
+
+_ESTIMATED = PROPENSITY_KINDS.index("estimated")
 
 BONUS: Final = 0.05
 """What `shaped` pays for a command that worked."""
@@ -93,6 +96,8 @@ def _target(kind: str) -> Callable[[Evidence], Credit]:
                 notes = (
                     f"{missing:,} of {shard.size:,} steps have no propensity: the trace of retrace is cut there",
                 )
+            if guessed := int((shard.propensity_kinds == _ESTIMATED).sum()):
+                notes += (f"{guessed:,} of {shard.size:,} propensities that retrace weighs by are estimates",)
         targets = targets_of(shard, kind, values.states, **options)
         relative = targets if kind in ("td", "gae") else targets - values.states[shard.observation_rows]
         return Credit(relative, notes)

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from logforge.arrays import SplitArrays
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UnknownName, UsageError
-from logforge.shards import SPLITS, Shard, check_files, load_shards, read_manifest
+from logforge.schemas.transition import DRAWN_SPLITS
+from logforge.shards import Shard, check_files, load_shards, read_manifest
 
 STAGES: Final = (1, 2, 3)
 STAGES_FILE: Final = "stages.json"
@@ -90,10 +91,16 @@ def replayed(earlier: Sequence[str], own: int, stage: int, fraction: float, seed
     return sorted(order[:count])
 
 
-def stages_file(rows: pl.DataFrame, hard: pl.DataFrame, fraction: float, seed: int) -> bytes:
-    """The text of STAGES_FILE: `labels` are the stages of each split's episodes in the order of its arrays, and each stage's
+def stages_file(
+    rows: pl.DataFrame,
+    hard: pl.DataFrame,
+    fraction: float,
+    seed: int,
+    splits: Iterable[str] = DRAWN_SPLITS,
+) -> bytes:
+    """The text of STAGES_FILE: `labels` are the stages of each of these splits' episodes in the order of its arrays, and each stage's
     `episodes` are numbers of train episodes, in order, those `replayed` among them."""
-    names = {split: _episodes(rows, split) for split in SPLITS}
+    names = {split: _episodes(rows, split) for split in splits}
     stage_of = dict(hard.select("episode_id", "stage").iter_rows())
     train = names["train"]
     number = {name: place for place, name in enumerate(train)}

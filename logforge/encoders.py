@@ -20,13 +20,14 @@ import xxhash
 from logforge.endpoint_encoder import ENDPOINT, EndpointEncoder, read_settings
 from logforge.hashing_encoder import HashingEncoder
 from logforge.onnx_encoder import minilm_onnx, onnx_folder
-from logforge.progress import Tick
+from logforge.progress import Tick, silent
 from logforge.schemas.errors import CheckFailed, Mismatch, Problem, UnknownName, UsageError
 from logforge.sentence_encoder import SentenceTransformerEncoder, minilm
 
 F32 = npt.NDArray[np.float32]
 _BATCHES_PER_COMMIT = 8
-_CACHED = np.dtype("<f2")
+CACHED: Final = np.dtype("<f2")
+"""How vectors are kept."""
 
 
 class Encoder(Protocol):
@@ -144,18 +145,36 @@ def embed(
     order = sorted(text_of)
     found = _cached(con, encoder, order)
     missing = [name for name in order if name not in found]
-    for names in _groups(missing, encoder.batch * _BATCHES_PER_COMMIT):
-        if progress:
-            progress(len(found), len(order), encoder.name)
-        vectors = encoded(encoder, [text_of[name] for name in names])
-        _check_size(encoder, vectors, next(iter(found.values()), vectors[0]))
-        _keep(con, encoder, names, vectors)
+    told = progress or silent
+    told(len(found), len(order), encoder.name)
+    size = len(next(iter(found.values()))) if found else None
+    for names, vectors in encode_missing(con, encoder, missing, text_of, size):
         found.update(zip(names, vectors, strict=True))
-    if progress:
-        progress(len(order), len(order), encoder.name)
+        told(len(found), len(order), encoder.name)
     blank = np.zeros_like(found[order[0]]) if order else np.zeros(encoder.dim, np.float32)
     rows = {text_of[name]: row for row, name in enumerate(order, 1)}
     return TextVectors(rows, np.stack([blank, *(found[name] for name in order)]))
+
+
+def encode_missing(
+    con: duckdb.DuckDBPyConnection,
+    encoder: Encoder,
+    hashes: Sequence[str],
+    text_of: Mapping[str, str],
+    size: int | None,
+) -> Iterator[tuple[Sequence[str], F32]]:
+    """Encode and keep the texts of these hashes, which the table lacks: hashes and vectors, some batches at a time.
+
+    `size` is that of the encoder's vectors in the table; another one is refused. None: there are none.
+    """
+    for names in _groups(hashes, encoder.batch * _BATCHES_PER_COMMIT):
+        vectors = encoded(encoder, [text_of[name] for name in names])
+        size = size or vectors.shape[1]
+        if vectors.shape[1] != size:
+            remedy = "ask for the model that made the others, or name this one otherwise"
+            raise Mismatch(f"size of the vectors of {encoder.name!r}", size, vectors.shape[1], remedy)
+        _keep(con, encoder, names, vectors)
+        yield names, vectors
 
 
 def _groups(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
@@ -173,14 +192,7 @@ def encoded(encoder: Encoder, texts: Sequence[str]) -> F32:
         ]
         what = f"the encoder {encoder.name!r} gave vectors that are not finite"
         raise CheckFailed(what, bad, "use another --encoder, or correct this one's weights")
-    return vectors.astype(_CACHED).astype(np.float32)
-
-
-def _check_size(encoder: Encoder, vectors: F32, known: F32) -> None:
-    """Refuse vectors of another size than those under the same name and revision."""
-    if vectors.shape[1] != len(known):
-        remedy = "ask for the model that made the others, or name this one otherwise"
-        raise Mismatch(f"size of the vectors of {encoder.name!r}", len(known), vectors.shape[1], remedy)
+    return vectors.astype(CACHED).astype(np.float32)
 
 
 def _cached(con: duckdb.DuckDBPyConnection, encoder: Encoder, hashes: list[str]) -> dict[str, F32]:
@@ -192,7 +204,7 @@ def _cached(con: duckdb.DuckDBPyConnection, encoder: Encoder, hashes: list[str])
         ).to_arrow_table()
     pairs = zip(found["text_hash"], found["vector"], strict=True)
     return {
-        name.as_py(): np.frombuffer(vector.as_buffer(), _CACHED).astype(np.float32) for name, vector in pairs
+        name.as_py(): np.frombuffer(vector.as_buffer(), CACHED).astype(np.float32) for name, vector in pairs
     }
 
 
@@ -205,7 +217,7 @@ def is_read_only(con: duckdb.DuckDBPyConnection) -> bool:
 def _keep(con: duckdb.DuckDBPyConnection, encoder: Encoder, hashes: Sequence[str], vectors: F32) -> None:
     if is_read_only(con):
         return
-    blobs = [row.tobytes() for row in vectors.astype(_CACHED)]
+    blobs = [row.tobytes() for row in vectors.astype(CACHED)]
     rows = pa.table(
         {
             "encoder": pa.array([encoder.name] * len(hashes), pa.string()),

@@ -1,7 +1,8 @@
 """Evaluation of a run on held-out episodes: what each policy is worth by FQE, beside the log and beside cloning.
 
 The verdict is "no better than cloning" unless the 95 % interval of the paired difference to the better of the two clones
-lies above 0. What cannot be estimated is a dash with its reason.
+lies above 0. What cannot be estimated is a dash with its reason. Where the dataset holds a task family out, all of it is said of that
+too (generalisation.py).
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from numpy.typing import NDArray
 
 from logforge import ope
 from logforge.curriculum import StageOutcome, stage_outcomes
+from logforge.generalisation import Generalisation, Side, bracketed, compare
 from logforge.ope import Estimate, Fitted
 from logforge.policy import PolicyBundle, load_policy
 from logforge.progress import Tick
 from logforge.runs import read_run, run_data
 from logforge.schemas.errors import UsageError
+from logforge.schemas.transition import HELD_OUT
 from logforge.shards import Shard
 from logforge.support import Similar, Support, similar_actions
 from logforge.tabulate import table
@@ -66,8 +69,8 @@ class PolicyRow(NamedTuple):
         )
         return (
             self.policy,
-            _bracketed(self.value, "{:.2f}"),
-            _bracketed(self.match, "{:.0%}"),
+            bracketed(self.value, "{:.2f}"),
+            bracketed(self.match, "{:.0%}"),
             *("—" if share is None else f"{share:.0%}" for share in shares),
         )
 
@@ -98,6 +101,8 @@ class EvaluationReport:
     settings: dict[str, Any]
     stages: tuple[StageOutcome, ...] = ()
     """The logged outcomes by stage, where the dataset has a curriculum."""
+    generalisation: Generalisation | None = None
+    """The same policies on the held-out task family, where the dataset has one."""
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON data; what has no number is null, with its reason."""
@@ -113,6 +118,7 @@ class EvaluationReport:
             "caveats": list(self.caveats),
             "settings": self.settings,
             "stages": [stage._asdict() for stage in self.stages],
+            "generalisation": self.generalisation.as_dict() if self.generalisation else None,
         }
 
     def render(self) -> str:
@@ -127,6 +133,9 @@ class EvaluationReport:
             if row.match.reason and row.policy != LOGGED:
                 lines += _wrapped(f"— action match of {row.policy}: {row.match.reason}")
         lines += _wrapped(f"verdict: {self.verdict.text}")
+        if self.generalisation:
+            *lines_of, told = self.generalisation.lines()
+            lines += ["", *lines_of, *_wrapped(told)]
         for stage in self.stages:
             success = "—" if stage.success is None else f"{stage.success:.0%}"
             lines.append(
@@ -165,15 +174,15 @@ def evaluate(
     policies = {name: load_policy(Path(run_path) / name) for name in names}
     for policy in policies.values():
         policy.check(held.manifest)
-    choices = {name: policy.act(held.observations, held.masks) for name, policy in policies.items()}
-    reason = ope.refusal(held)
-    fits = {} if reason else _fit_all(held, train, choices, members, updates, seed, progress)
-    similar = similar_actions(train, held) if held.size else None
-    rows = (
-        _logged_row(held, seed),
-        *(_row(name, held, choices, fits.get(name), reason, similar, seed) for name in _in_order(policies)),
-    )
-    verdict = _verdict(run["config"]["algo"], fits, reason, held)
+    algo = run["config"]["algo"]
+    found = _measure(policies, held, train, members, updates, seed, progress)
+    family = None
+    if HELD_OUT in held.manifest.splits and split != HELD_OUT:
+        other, _ = run_data(run, dataset_path, HELD_OUT)
+        # other episodes: with the same seed their resamples would go along with those of `held` for no reason
+        out_of_it = _measure(policies, other, train, members, updates, seed + 1, progress)
+        family = compare(found.side(split), out_of_it.side(HELD_OUT), algo, BC)
+    rows = found.rows
     return EvaluationReport(
         run=str(run_path),
         dataset=held.manifest.dataset,
@@ -183,11 +192,44 @@ def evaluate(
         complete=int(held.terminals.sum()),
         decisions=held.size,
         rows=rows,
-        verdict=verdict,
+        verdict=_verdict(algo, found.fits, found.reason, held),
         caveats=tuple(_caveats(run, held, train, rows, split)),
         settings={"members": members, "updates": updates, "seed": seed, "gamma": held.manifest.gamma},
         stages=stage_outcomes(held),
+        generalisation=family,
     )
+
+
+class _Measured(NamedTuple):
+    """What is found on one split."""
+
+    held: Shard
+    rows: tuple[PolicyRow, ...]
+    fits: dict[str, Fitted]
+    reason: str
+
+    def side(self, split: str) -> Side:
+        values = {row.policy: row.value for row in self.rows}
+        matches = {row.policy: row.match for row in self.rows}
+        return Side(split, self.held.episode_count, values, matches, self.fits, self.reason)
+
+
+def _measure(
+    policies: Mapping[str, PolicyBundle],
+    held: Shard,
+    train: Shard,
+    members: int,
+    updates: int,
+    seed: int,
+    progress: Tick | None,
+) -> _Measured:
+    """The rows of the policies on one split, the logged one first."""
+    choices = {name: policy.choose(held.observations, held.masks) for name, policy in policies.items()}
+    reason = ope.refusal(held)
+    fits = {} if reason else _fit_all(held, train, choices, members, updates, seed, progress)
+    similar = similar_actions(train, held) if held.size else None
+    rows = (_row(name, held, choices, fits.get(name), reason, similar, seed) for name in _in_order(policies))
+    return _Measured(held, (_logged_row(held, seed), *rows), fits, reason)
 
 
 def _fit_all(
@@ -250,7 +292,7 @@ def _row(
 ) -> PolicyRow:
     value = fitted.estimate() if fitted else Estimate(None, reason=reason)
     chosen = choices[name][held.observation_rows]
-    known = held.actions != held.manifest.vocabulary.invalid
+    known = ~np.isin(held.actions, held.manifest.vocabulary.unplayable)
     agree = (chosen == held.actions)[known].astype(np.float64)
     match = ope.bootstrap_mean(agree, held.groups[held.episode_index[known]], seed=seed)
     if similar is None:
@@ -277,7 +319,7 @@ def _verdict(algo: str, fits: Mapping[str, Fitted], reason: str, held: Shard) ->
     rival = max((name for name in CLONES if name in fits), key=lambda name: fits[name].values.mean())
     difference = ope.interval(fits[algo].values - fits[rival].values)
     better = difference.low is not None and difference.low > 0
-    found = f"{_bracketed(difference, '{:+.2f}')} against {rival}"
+    found = f"{bracketed(difference, '{:+.2f}')} against {rival}"
     text = f"{algo} is {'better' if better else 'no better'} than cloning: {found} ({size})"
     return Verdict(better, text, rival, difference)
 
@@ -313,13 +355,6 @@ def _row_caveats(row: PolicyRow, held: Shard) -> Iterator[str]:
     if row.favourite and row.favourite[1] > COLLAPSED > logged:
         action, share = row.favourite
         yield f"{row.policy} repeats one action, {action!r}, in {share:.0%} of its decisions"
-
-
-def _bracketed(estimate: Estimate, shape: str) -> str:
-    if estimate.value is None:
-        return "—"
-    value, low, high = (shape.format(part) for part in estimate[:3])
-    return f"{value} [{low}, {high}]"
 
 
 def _wrapped(text: str) -> list[str]:

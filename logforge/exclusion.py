@@ -1,4 +1,4 @@
-"""Episodes that a build leaves out by a condition: an SQL truth value over the columns of the store's `episodes`.
+"""Episodes that a build leaves out, or holds out, by a condition: an SQL truth value over the columns of the store's `episodes`.
 
 The condition comes from a person (or from `logforge report`, which names slices by one), so it is held against the same
 allow-list as the expressions of reward specs and runs where they run: in an engine without files, statements or the store.
@@ -10,13 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import duckdb
-import pyarrow as pa
 from sqlglot import exp
 
 from logforge.build_report import LeftOut, excluded_where
 from logforge.expressions import ALLOWED, CASTS, FUNCTIONS, Expression, Language, parse
 from logforge.reward_sandbox import first_line, sandbox
-from logforge.schemas.errors import Problem, SpecError
+from logforge.schemas.errors import Problem, SpecError, UsageError
 from logforge.schemas.tables import EPISODES
 from logforge.store import Store
 
@@ -38,31 +37,39 @@ CONDITIONS = Language(
     cast_names="BOOLEAN, INT, BIGINT, DOUBLE, VARCHAR, TIMESTAMP, DATE",
 )
 """What a condition may hold."""
+EXCLUDE, HOLD_OUT = "--exclude-where", "--hold-out"
+"""The options that take conditions."""
 _REMEDY = "correct the condition; docs/quality.md tells what it may hold, docs/tables.md lists the columns of `episodes`"
 
 
 class Condition(NamedTuple):
-    """A condition as it was given, with the expression that runs."""
+    """A condition as it was given and to which option, with the expression that runs."""
 
     text: str
     expression: Expression
+    option: str = EXCLUDE
 
     @property
     def reason(self) -> str:
         """Why an episode that meets it is left out."""
         return excluded_where(self.text)
 
+    @property
+    def place(self) -> str:
+        """Where it was given."""
+        return f"{self.option} {self.text[:200]}"
 
-def read_conditions(texts: Iterable[str]) -> list[Condition]:
+
+def read_conditions(texts: Iterable[str], option: str = EXCLUDE) -> list[Condition]:
     """The conditions of some texts. Raises SpecError naming all that is wrong with any of them."""
     found, problems = [], []
     for text in texts:
         try:
-            condition = Condition(text, parse(text, (), CONDITIONS))
+            condition = Condition(text, parse(text, (), CONDITIONS), option)
             _try_out(condition)
             found.append(condition)
         except SpecError as error:
-            problems += [Problem(problem.what, f"--exclude-where {text[:200]}") for problem in error.problems]
+            problems += [Problem(problem.what, f"{option} {text[:200]}") for problem in error.problems]
     if problems:
         raise SpecError(problems, _REMEDY)
     return found
@@ -96,19 +103,36 @@ def excluded(store: Store, conditions: Sequence[Condition]) -> dict[str, LeftOut
     """
     found: dict[str, LeftOut] = {}
     for condition in conditions:
-        names = sorted({"episode_id", "locator", *condition.expression.columns})
-        # names of our own columns: the parser knows no others
-        rows = store.arrow(f"SELECT {', '.join(f'{name}{_cast(name)}' for name in names)} FROM episodes")
-        for identifier, locator in _meeting(condition, rows):
+        for identifier, locator in _meeting(store, condition):
             found.setdefault(identifier, LeftOut("excluded", condition.reason, None, locator))
     return found
+
+
+def held_out(store: Store, texts: Sequence[str]) -> frozenset[str]:
+    """The stored episodes that meet one of the conditions of `--hold-out`.
+
+    Raises UsageError for a condition that none meets (nothing would be measured), SpecError as `excluded` does.
+    """
+    found = set[str]()
+    for condition in read_conditions(texts, HOLD_OUT):
+        met = {identifier for identifier, _ in _meeting(store, condition)}
+        if not met:
+            raise UsageError(
+                f"no stored episode meets {condition.place}",
+                "correct the condition; `logforge sql` shows the episodes",
+            )
+        found |= met
+    return frozenset(found)
 
 
 def _cast(name: str) -> str:
     return "::VARCHAR AS metadata" if name == "metadata" else ""
 
 
-def _meeting(condition: Condition, episodes: pa.Table) -> list[tuple[str, str]]:
+def _meeting(store: Store, condition: Condition) -> list[tuple[str, str]]:
+    names = sorted({"episode_id", "locator", *condition.expression.columns})
+    # names of our own columns: the parser knows no others
+    episodes = store.arrow(f"SELECT {', '.join(f'{name}{_cast(name)}' for name in names)} FROM episodes")
     with sandbox() as con:
         con.register("episodes", episodes)
         query = (
@@ -117,5 +141,4 @@ def _meeting(condition: Condition, episodes: pa.Table) -> list[tuple[str, str]]:
         try:
             return con.sql(query).fetchall()
         except duckdb.Error as error:
-            where = f"--exclude-where {condition.text[:200]}"
-            raise SpecError([Problem(first_line(error), where)], _REMEDY) from None
+            raise SpecError([Problem(first_line(error), condition.place)], _REMEDY) from None

@@ -15,6 +15,7 @@ from logforge.conflict_rows import comparable, decisions_of
 from logforge.conflicts import find_conflicts
 from logforge.curriculum import STAGES_FILE, without
 from logforge.forget_report import DatasetLoss
+from logforge.golden_states import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import Manifest, SourceRef
 from logforge.shard_files import PART_BYTES
@@ -80,7 +81,7 @@ def _drop(store: Store, item: DatasetLoss, episodes: Collection[str]) -> None:
 
 def _replace_rows(store: Store, name: str, ids: list[str]) -> None:
     """The store's rows of a dataset without some episodes."""
-    for table in ("transitions", "splits", "difficulty", "quarantine"):
+    for table in ("transitions", "splits", "difficulty", "quarantine", "argument_candidates"):
         store.con.execute(
             f"DELETE FROM {table} WHERE dataset = ? AND episode_id IN (SELECT unnest(?))", [name, ids]
         )
@@ -91,9 +92,9 @@ def _replace_conflicts(store: Store, name: str, left: pl.DataFrame, folder: Path
     ((config,),) = store.con.sql("SELECT config FROM datasets WHERE dataset = ?", params=[name]).fetchall()
     settings, near = json.loads(config), None
     if folder is not None:
-        shards = {split: load_shards(folder, split) for split in SPLITS}
-        layout = read_manifest(folder).layout
-        near = near_states(left, shards, layout, settings.get("near_threshold", THRESHOLD))
+        manifest = read_manifest(folder)
+        shards = {split: load_shards(folder, split) for split in SPLITS if split in manifest.splits}
+        near = near_states(left, shards, manifest.layout, settings.get("near_threshold", THRESHOLD))
     conflicts = find_conflicts(comparable(left, decisions_of(store.con), near), settings["epsilon"])
     store.con.execute("DELETE FROM conflicts WHERE dataset = ?", [name])
     store.insert("conflicts", conflicts.with_columns(dataset=pl.lit(name)))
@@ -105,19 +106,20 @@ def _rewrite(
     """Write the dataset's folder again with the episodes that are left."""
     kept = set(left["episode_id"])
     splits, stays = {}, {}
-    for split in SPLITS:
+    for split in (name for name in SPLITS if name in manifest.splits):
         shard = load_shards(folder, split)
         ids = rows.filter(pl.col("split") == split)["episode_id"].unique(maintain_order=True).to_list()
         if len(ids) != shard.episode_count:
             raise Mismatch(f"{folder}: episodes of {split!r}", len(ids), shard.episode_count, _REMEDY)
         stays[split] = np.array([name in kept for name in ids], np.bool_)
-        splits[split] = shard.only(stays[split])
+        splits[split] = shard.only(stays[split], on_disk=True)
     before = sum(summary.episodes for summary in manifest.splits.values())
     after = sum(arrays.episode_count for arrays in splits.values())
     changed = msgspec.structs.replace(
         manifest,
         sources=_sources(store, kept, manifest),
         mask_kinds=dict(left.group_by("mask_kind").len().iter_rows()),
+        propensity_kinds=dict(left.group_by("propensity_kind").len().iter_rows()),
         forgotten=manifest.forgotten + before - after,
         replaces=manifest.hash,
     )
@@ -126,6 +128,10 @@ def _rewrite(
     }
     if STAGES_FILE in extra:
         extra[STAGES_FILE] = without(extra[STAGES_FILE], stays)
+    if GOLDEN_FILE in extra:
+        golden = of_episodes(read_golden(extra[GOLDEN_FILE], str(folder / GOLDEN_FILE)), kept)
+        extra[GOLDEN_FILE] = golden_file(golden)
+        changed = msgspec.structs.replace(changed, golden_states=digests(golden))
     return write_dataset(folder, splits, changed, extra, manifest.config.get("part_bytes", PART_BYTES))
 
 

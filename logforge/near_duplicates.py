@@ -12,8 +12,11 @@ Datasets, §3.4). Of pairs at the threshold 1 in 20,000 is missed; more similar 
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, overload
 
 import numpy as np
 import polars as pl
@@ -21,6 +24,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from logforge.schemas.episode import Episode
+from logforge.spool import SpoolFile
 
 THRESHOLD = 0.8
 """docs/splits.md shows what lies above and below it in public logs."""
@@ -33,6 +37,7 @@ BANDS, ROWS = 25, 5
 _DOUBT = 0.15
 """More than four standard errors of a similarity of 0.8 as 125 MinHashes estimate it."""
 _CHUNK = 1 << 17
+_COUNTED = 1 << 22
 _WORDS = 1 << 20
 # Scripts without spaces between words are read letter by letter.
 _ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
@@ -57,29 +62,53 @@ class _Words(dict[str, int]):
 
 
 class _Text(NamedTuple):
-    """What is compared of an episode. `task` says which task it is, for counting those that share a triple."""
+    """What is compared of an episode. `task` says which task it is, for counting those that share a triple; `digest` is that of
+    its shingles, which lie at a place of `_Sets`."""
 
     episode_id: str
     format: str
     task: str
-    shingles: Hashes
+    digest: bytes
+    place: int
 
 
-def near_duplicates(episodes: Iterable[Episode]) -> pl.DataFrame:
+class _Sets(Sequence[Hashes]):
+    """Sets of hashes, sorted, on disk: together they may take half of what the texts take."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file, self._starts, self.lengths = SpoolFile(folder), array("Q"), array("Q")
+
+    def append(self, hashes: Hashes) -> int:
+        """Add a set and return its place."""
+        self._starts.append(self._file.append(hashes.data.cast("B") if len(hashes) else b""))
+        self.lengths.append(len(hashes))
+        return len(self.lengths) - 1
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, place: int) -> Hashes: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Hashes]: ...
+    def __getitem__(self, place: int | slice) -> Hashes | Sequence[Hashes]:
+        if isinstance(place, slice):
+            return [self[item] for item in range(*place.indices(len(self)))]
+        return self._file.read(self._starts[place], self.lengths[place], np.uint64)
+
+
+def near_duplicates(episodes: Iterable[Episode], folder: Path | None = None) -> pl.DataFrame:
     """The verified near-duplicates among episodes, whatever their order: columns as in SCHEMA, sorted by pair.
 
     Each cluster comes as a tree of pairs: a pair that others already connect is not listed again, so that a thousand
-    copies are 999 rows.
+    copies are 999 rows. What is compared lies on disk, in `folder`, and memory holds 500 bytes of each episode.
     """
-    words = _Words()
-    texts = sorted((_text(episode, words) for episode in episodes), key=lambda text: text.episode_id)
-    texts = [text for text in texts if len(text.shingles) >= LEAST]
-    first, pairs = _identical(texts)
-    rest = _distinctive(texts, first)
-    pairs += [
-        (rest[a].episode_id, rest[b].episode_id, similarity, shared)
-        for a, b, similarity, shared in _verified([text.shingles for text in rest])
-    ]
+    words, sets = _Words(), _Sets(folder)
+    found = (_text(episode, words, sets) for episode in episodes)
+    texts = sorted((text for text in found if text is not None), key=lambda text: text.episode_id)
+    first, pairs = _identical(texts, sets)
+    rest, distinctive = _distinctive(texts, first, sets, _Sets(folder))
+    pairs += [(rest[a], rest[b], similarity, shared) for a, b, similarity, shared in _verified(distinctive)]
     return pl.DataFrame(pairs, schema=SCHEMA, orient="row").sort("episode_a", "episode_b")
 
 
@@ -111,50 +140,77 @@ def jaccard(a: Hashes, b: Hashes) -> tuple[float, int]:
     return (shared / either if either else 0.0), shared
 
 
-def _text(episode: Episode, words: _Words) -> _Text:
+def _text(episode: Episode, words: _Words, sets: _Sets) -> _Text | None:
+    """What is compared of an episode; None where it says too little."""
+    shingles = shingles_of(text_of(episode), words)
+    if len(shingles) < LEAST:
+        return None
     task = episode.task_id or episode.task or episode.episode_id
-    return _Text(episode.episode_id, episode.format, task, shingles_of(text_of(episode), words))
+    digest = xxhash.xxh3_128_digest(shingles.tobytes())
+    return _Text(episode.episode_id, episode.format, task, digest, sets.append(shingles))
 
 
-def _identical(texts: Sequence[_Text]) -> tuple[list[int], list[tuple[str, str, float, int]]]:
-    """The places of the first episode of each distinct set, and a pair of it with every other one of that set."""
-    holder: dict[bytes, int] = {}
+def _identical(texts: Sequence[_Text], sets: _Sets) -> tuple[list[_Text], list[tuple[str, str, float, int]]]:
+    """The first episode of each distinct set, and a pair of it with every other one of that set."""
+    holder: dict[bytes, _Text] = {}
     pairs = []
-    for place, text in enumerate(texts):
-        first = holder.setdefault(xxhash.xxh3_128_digest(text.shingles.tobytes()), place)
-        if first != place:
-            pairs.append((texts[first].episode_id, text.episode_id, 1.0, len(text.shingles)))
+    for text in texts:
+        first = holder.setdefault(text.digest, text)
+        if first is not text:
+            pairs.append((first.episode_id, text.episode_id, 1.0, sets.lengths[text.place]))
     return list(holder.values()), pairs
 
 
-def _distinctive(texts: Sequence[_Text], places: Iterable[int]) -> list[_Text]:
-    """The texts at these places without boilerplate, as far as enough of them is left."""
+def _distinctive(
+    texts: Sequence[_Text], first: Iterable[_Text], sets: _Sets, left: _Sets
+) -> tuple[list[str], _Sets]:
+    """The episodes of `first` whose sets, without boilerplate, are large enough, and these sets, put into `left`."""
     common = {
-        form: _boilerplate([t for t in texts if t.format == form]) for form in {t.format for t in texts}
+        form: _boilerplate([t for t in texts if t.format == form], sets) for form in {t.format for t in texts}
     }
-    left = [
-        texts[place]._replace(shingles=_without(texts[place].shingles, common[texts[place].format]))
-        for place in places
-    ]
-    return [text for text in left if len(text.shingles) >= LEAST]
+    names = []
+    for text in first:
+        hashes = _without(sets[text.place], common[text.format])
+        if len(hashes) >= LEAST:
+            left.append(hashes)
+            names.append(text.episode_id)
+    return names, left
 
 
-def _boilerplate(texts: Sequence[_Text]) -> Hashes:
+def _boilerplate(texts: Sequence[_Text], sets: _Sets) -> Hashes:
     """What the episodes of many tasks have in common. Trials of one task count once: they are alike by nature."""
-    by_task: dict[str, list[Hashes]] = {}
+    by_task: dict[str, list[int]] = {}
     for text in texts:
-        by_task.setdefault(text.task, []).append(text.shingles)
+        by_task.setdefault(text.task, []).append(text.place)
     limit = max(SHARED_TASKS, SHARED_SHARE * len(by_task))
     if len(by_task) <= limit:
         return np.zeros(0, np.uint64)
-    found, counts = np.unique(
-        np.concatenate(
-            [sets[0] if len(sets) == 1 else np.unique(np.concatenate(sets)) for sets in by_task.values()]
-        ),
-        return_counts=True,
-    )
-    common: Hashes = found[counts > limit]
-    return common
+    total = sum(sets.lengths[text.place] for text in texts)
+    common = [_in_many(by_task.values(), sets, limit, *edges) for edges in _ranges(total // _COUNTED + 1)]
+    found: Hashes = np.concatenate(common)
+    return found
+
+
+def _ranges(count: int) -> Iterator[tuple[int, int]]:
+    """The 64-bit numbers in so many ranges, from the first to the last number of each."""
+    edges = [place * 2**64 // count for place in range(count + 1)]
+    return ((low, high - 1) for low, high in pairwise(edges))
+
+
+def _in_many(tasks: Iterable[list[int]], sets: _Sets, limit: float, low: int, high: int) -> Hashes:
+    """The hashes from `low` to `high` that stand in the sets of more tasks than `limit`, sorted."""
+    parts = []
+    for places in tasks:
+        here = [_between(sets[place], low, high) for place in places]
+        parts.append(here[0] if len(here) == 1 else np.unique(np.concatenate(here)))
+    found, counts = np.unique(np.concatenate(parts), return_counts=True)
+    many: Hashes = found[counts > limit]
+    return many
+
+
+def _between(hashes: Hashes, low: int, high: int) -> Hashes:
+    start = np.searchsorted(hashes, np.uint64(low))
+    return hashes[start : np.searchsorted(hashes, np.uint64(high), side="right")]
 
 
 def _without(hashes: Hashes, common: Hashes) -> Hashes:
@@ -165,36 +221,46 @@ def _without(hashes: Hashes, common: Hashes) -> Hashes:
     return left
 
 
-def _verified(sets: Sequence[Hashes]) -> Iterator[tuple[int, int, float, int]]:
+def _verified(sets: _Sets) -> Iterator[tuple[int, int, float, int]]:
     """The pairs of places whose exact similarity suffices, but for those that earlier pairs connect."""
-    root = list(range(len(sets)))
-
-    def find(place: int) -> int:
-        while root[place] != place:
-            root[place] = root[root[place]]
-            place = root[place]
-        return place
-
+    clusters = _Clusters(len(sets))
     refused: set[tuple[int, int]] = set()
-    for a, b in _candidates(_signatures(sets)):
-        if (a, b) in refused or find(a) == find(b):
+    for a, b in _candidates(_signatures(sets), clusters):
+        if (a, b) in refused or clusters.of[a] == clusters.of[b]:
             continue
         similarity, shared = jaccard(sets[a], sets[b])
         if similarity >= THRESHOLD:
-            root[max(find(a), find(b))] = min(find(a), find(b))
+            clusters.join(a, b)
             yield a, b, similarity, shared
         else:
             refused.add((a, b))
 
 
-def _signatures(sets: Sequence[Hashes]) -> NDArray[np.uint32]:
+class _Clusters:
+    """Places that pairs connect: `of` is the number of each one's cluster. The smaller of two takes the larger one's."""
+
+    def __init__(self, count: int) -> None:
+        self.of = np.arange(count)
+        self._members = {place: [place] for place in range(count)}
+
+    def join(self, a: int, b: int) -> None:
+        """Make one cluster of those of two places."""
+        small, large = sorted(
+            (int(self.of[a]), int(self.of[b])), key=lambda number: len(self._members[number])
+        )
+        moved = self._members.pop(small)
+        self.of[moved] = large
+        self._members[large] += moved
+
+
+def _signatures(sets: _Sets) -> NDArray[np.uint32]:
     """The MinHashes of each set [sets, BANDS · ROWS]: the smallest of its members under each of the hash functions."""
     drawn = np.random.Generator(np.random.PCG64(0)).integers(1, 2**64, (2, BANDS * ROWS), dtype=np.uint64)
     factors, shifts = drawn[0] | np.uint64(1), drawn[1]
     signatures = np.empty((len(sets), BANDS * ROWS), np.uint32)
-    for chosen in _chunks([len(item) for item in sets]):
+    for chosen in _chunks(sets.lengths):
         together = np.concatenate([sets[place] for place in chosen])
-        starts = np.cumsum([0, *(len(sets[place]) for place in chosen[:-1])])
+        starts = np.cumsum([0, *(sets.lengths[place] for place in chosen[:-1])])
         for column, (factor, shift) in enumerate(zip(factors, shifts, strict=True)):
             hashed = (together * factor + shift) >> np.uint64(32)
             signatures[chosen.start : chosen.stop, column] = np.minimum.reduceat(hashed, starts)
@@ -213,8 +279,9 @@ def _chunks(lengths: Sequence[int]) -> Iterator[range]:
         yield range(start, len(lengths))
 
 
-def _candidates(signatures: NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
-    """Pairs of places, the smaller first, that share a band and whose MinHashes do not rule the threshold out."""
+def _candidates(signatures: NDArray[np.uint32], clusters: _Clusters) -> Iterator[tuple[int, int]]:
+    """Pairs of places, the smaller first, that share a band, that nothing connects yet, and whose MinHashes do not rule the
+    threshold out."""
     for band in range(BANDS):
         key = np.zeros(len(signatures), np.uint64)
         for column in range(band * ROWS, (band + 1) * ROWS):
@@ -224,6 +291,7 @@ def _candidates(signatures: NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
         for members in np.split(order, edges):
             for place, a in enumerate(members[:-1]):
                 others = members[place + 1 :]
-                alike = (signatures[others] == signatures[a]).mean(axis=1)
-                for b in others[alike >= THRESHOLD - _DOUBT]:
-                    yield int(a), int(b)
+                others = others[clusters.of[others] != clusters.of[a]]
+                if len(others):
+                    alike = (signatures[others] == signatures[a]).mean(axis=1)
+                    yield from ((int(a), int(b)) for b in others[alike >= THRESHOLD - _DOUBT])

@@ -18,18 +18,22 @@ words, numbers aside, is not judged. The rule is made for precision: docs/weight
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
+import xxhash
 from numpy.typing import NDArray
 
 from logforge.encoders import TextVectors, is_blank
 from logforge.schemas.episode import Episode, Step
+from logforge.spool import some_at_a_time
+from logforge.tally import Tally
 from logforge.text_metrics import tokens
 
 THRESHOLD: Final = 0.15
@@ -40,9 +44,10 @@ SHORTEST: Final = 3
 FEWEST: Final = 5
 """So many telling new words, numbers aside, a stray step must say: of fewer nothing can be told."""
 _SCHEMA = {"episode_id": pl.String, "step": pl.Int32, "pollution": pl.Float64}
-_TEXTS_KEPT = 1 << 14
+_TEXTS_KEPT, _WORDS_KEPT = 1 << 11, 1 << 17
 
 Words = frozenset[str]
+Embedded = Callable[[set[str]], TextVectors]
 _NONE: Words = frozenset()
 
 
@@ -57,16 +62,10 @@ class _Said(NamedTuple):
     texts: tuple[str, ...]
     goals: tuple[str, ...]
 
-
-def texts_of(episodes: Iterable[Episode]) -> set[str]:
-    """The texts whose vectors `pollution` needs."""
-    found: set[str] = set()
-    for episode in episodes:
-        found.update(step_text(episode, step) for step in episode.steps)
-        found.update(_name(step.action) for step in episode.steps)
-        found.update(message.content or "" for message in episode.messages if message.role == "user")
-        found.add(episode.task or "")
-    return {text for text in found if not is_blank(text)}
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The texts whose vectors tell how unlike the goal it is: of most steps nothing is asked."""
+        return (*self.texts, *self.goals) if self.has_effect or self.is_stray else ()
 
 
 def step_text(episode: Episode, step: Step) -> str:
@@ -77,49 +76,93 @@ def step_text(episode: Episode, step: Step) -> str:
     return (episode.messages[place].content or "") if place < len(episode.messages) else ""
 
 
-def pollution(episodes: Iterable[Episode], vectors: TextVectors) -> pl.DataFrame:
-    """The pollution of every step of the train split's logged episodes: episode_id, step, pollution."""
-    by_format: dict[str, list[Episode]] = {}
-    for episode in episodes:
-        by_format.setdefault(episode.format, []).append(episode)
-    said = [
-        (episode.episode_id, item)
-        for group in by_format.values()
-        for telling in [_telling(group)]
-        for episode in group
-        for item in _read(episode, telling)
-    ]
-    weighed = [item for _, item in said if item.has_effect or item.is_stray]
-    similar = {id(item): _similarity(item, vectors) for item in weighed}
-    worked = np.sort(np.array([similar[id(item)] for item in weighed if item.has_effect], np.float64))
-    rows = [
-        (name, item.step, item.foreign * _unlike(similar[id(item)], worked) if item.is_stray else 0.0)
-        for name, item in said
-    ]
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row").sort("episode_id", "step")
+def pollution(episodes: Collection[Episode], embedded: Embedded) -> pl.DataFrame:
+    """The pollution of every step of the train split's logged episodes: episode_id, step, pollution.
+
+    The episodes are gone through twice, some at a time. `embedded` gives the vectors of some texts.
+    """
+    telling = _telling(episodes)
+    names: list[str] = []
+    steps, strays, foreign, similar, worked = array("i"), array("b"), array("d"), array("d"), array("d")
+    for batch in some_at_a_time(episodes):
+        said = [(e.episode_id, item) for e in batch for item in _read(e, telling[e.format])]
+        vectors = embedded({text for _, item in said for text in item.compared if not is_blank(text)})
+        for name, item in said:
+            names.append(name)
+            steps.append(item.step)
+            strays.append(item.is_stray)
+            foreign.append(item.foreign)
+            similar.append(_similarity(item, vectors) if item.compared else 0.0)
+            if item.has_effect:
+                worked.append(similar[-1])
+    unlike = _unlike(np.asarray(similar), np.sort(np.asarray(worked)))
+    polluted = np.where(np.asarray(strays) != 0, np.asarray(foreign) * unlike, 0.0)
+    rows = {"episode_id": names, "step": np.asarray(steps), "pollution": polluted}
+    return pl.DataFrame(rows, schema=_SCHEMA).sort("episode_id", "step")
 
 
-def _unlike(similarity: float, worked: NDArray[np.float64]) -> float:
-    """The share of the sorted similarities `worked` that are larger."""
-    return (
-        1.0 - float(np.searchsorted(worked, similarity, side="right")) / len(worked) if len(worked) else 0.0
-    )
+def _unlike(similar: NDArray[np.float64], worked: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The share of the sorted similarities `worked` that are larger than each."""
+    if not len(worked):
+        return np.zeros(len(similar))
+    return 1.0 - np.searchsorted(worked, similar, side="right") / len(worked)
 
 
-def _telling(episodes: list[Episode]) -> Callable[[str | None], Words]:
-    """A function from a text to its telling words, for episodes of one format."""
-    seen = Counter(
-        word
-        for episode in episodes
-        for word in frozenset[str]().union(*(_words(message.content) for message in episode.messages))
-    )
-    most = max(1.0, COMMON * len(episodes))
+def _telling(episodes: Collection[Episode]) -> dict[str, Callable[[str | None], Words]]:
+    """For each format a function from a text to its telling words."""
+    counts: dict[str, _Counts] = {}
+    for batch in some_at_a_time(episodes):
+        by_format: dict[str, list[Episode]] = {}
+        for episode in batch:
+            by_format.setdefault(episode.format, []).append(episode)
+        for form, found in by_format.items():
+            counts.setdefault(form, _Counts()).add(found)
+    return {form: count.telling() for form, count in counts.items()}
 
-    @lru_cache(maxsize=_TEXTS_KEPT)
-    def telling(text: str | None) -> Words:
-        return frozenset(word for word in _words(text) if seen[word] <= most)
 
-    return telling
+class _Counts:
+    """In how many episodes of a format each word stands. Words are held as 64-bit hashes: logs hold no end of them."""
+
+    def __init__(self) -> None:
+        self._episodes, self._words = 0, Tally(np.uint64)
+
+    def add(self, episodes: Sequence[Episode]) -> None:
+        """Count the words of some more episodes."""
+        self._episodes += len(episodes)
+        seen = Counter(
+            word
+            for episode in episodes
+            for word in frozenset[str]().union(*(_words(message.content) for message in episode.messages))
+        )
+        self._words.add({_hash(word): count for word, count in seen.items()})
+
+    def telling(self) -> Callable[[str | None], Words]:
+        """A function from a text to its telling words."""
+        common = _Common(self._words.above(max(1.0, COMMON * self._episodes)).tolist())
+
+        @lru_cache(maxsize=_TEXTS_KEPT)
+        def telling(text: str | None) -> Words:
+            return frozenset(word for word in _words(text) if not common[word])
+
+        return telling
+
+
+class _Common(dict[str, bool]):
+    """Whether a word is a common one, as a rule found out once."""
+
+    def __init__(self, hashes: Iterable[int]) -> None:
+        super().__init__()
+        self._hashes = frozenset(hashes)
+
+    def __missing__(self, word: str) -> bool:
+        if len(self) >= _WORDS_KEPT:
+            self.clear()
+        found = self[word] = _hash(word) in self._hashes
+        return found
+
+
+def _hash(word: str) -> int:
+    return xxhash.xxh3_64_intdigest(word.encode("utf-8", "surrogatepass"))
 
 
 def _words(text: str | None) -> Words:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +19,6 @@ from logforge.encoders import Encoder
 from logforge.frames import rows_table
 from logforge.reduce import Pca
 from logforge.reward_model import RewardModel
-from logforge.schemas.episode import Episode
 from logforge.schemas.manifest import EncoderRef, Manifest, SourceRef
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.tables import QUARANTINE
@@ -27,6 +26,7 @@ from logforge.shard_card import read_licences
 from logforge.states import StateBuilder
 from logforge.store import Store
 
+_TOGETHER = 1 << 16
 PACKAGES = (
     "logforge",
     "numpy",
@@ -42,7 +42,7 @@ PACKAGES = (
 def manifest_of(
     store: Store,
     name: str,
-    episodes: Iterable[Episode],
+    episodes: Container[str],
     rows: pl.DataFrame,
     model: RewardModel,
     config: BuildConfig,
@@ -51,9 +51,8 @@ def manifest_of(
     pca: Pca,
     builder: StateBuilder,
 ) -> Manifest:
-    """The manifest of a build, without what only the writer of its shards knows."""
+    """The manifest of a build, without what only the writer of its shards knows. `episodes` are the ids of its episodes."""
     layout = tuple(builder.layout())
-    used = {episode.episode_id for episode in episodes}
     sources = store.con.sql(
         "SELECT e.episode_id, s.sha256, s.format FROM episodes e JOIN sources s USING (source_id)"
     ).fetchall()
@@ -67,10 +66,16 @@ def manifest_of(
         reward=model.record(),
         config=config.as_dict(),
         sources=tuple(
-            {SourceRef(sha256, form) for identifier, sha256, form in sources if identifier in used}
+            {SourceRef(sha256, form) for identifier, sha256, form in sources if identifier in episodes}
         ),
         encoder=EncoderRef(encoder.name, encoder.revision, pca.dim, pca.size),
         mask_kinds=dict(rows.group_by("mask_kind").len().iter_rows()),
+        action_aliases=dict(space.vocabulary.aliases),
+        other_actions=dict(space.vocabulary.others),
+        argument_templates=space.arguments.templates,
+        argument_numbers=space.arguments.numbers,
+        behaviour_policies=space.policies,
+        propensity_kinds=dict(rows.group_by("propensity_kind").len().iter_rows()),
         seed=config.seed,
         packages={package: found for package in PACKAGES if (found := _version(package))},
         observation_dtype=config.observation_dtype,
@@ -104,7 +109,8 @@ def replace_rows(
     for table in (*frames, "datasets", "quarantine"):
         store.con.execute(f"DELETE FROM {table} WHERE dataset = ?", [name])
     for table, frame in frames.items():
-        store.insert(table, frame.with_columns(dataset=pl.lit(name)))
+        for piece in frame.iter_slices(_TOGETHER):
+            store.insert(table, piece.with_columns(dataset=pl.lit(name)))
     named = set(failures["episode_id"])
     other = [item.row(name, identifier) for identifier, item in left_out.items() if identifier not in named]
     store.insert("quarantine", rows_table(QUARANTINE, other))

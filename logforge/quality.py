@@ -38,7 +38,7 @@ TOLERANCE = 1e-6
 """How far a return may be from its recursion, relative to its size where that is above 1."""
 
 _LINEAGE = ("parent_id", "augmenter", "augment_seed")
-_MAPS = ("reward_terms", "weight_parts")
+_MAPS = ("reward_terms", "weight_parts", "argument_numbers")
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,17 @@ class Allowance:
 
 
 def validate(
-    transitions: pl.DataFrame, gamma: float, action_size: int, invalid: int | None = None
+    transitions: pl.DataFrame,
+    gamma: float,
+    action_size: int,
+    invalid: int | None = None,
+    other: int | None = None,
 ) -> pl.DataFrame:
     """Every failure of every rule, none for a valid frame; columns as in FAILURES.
 
     `transitions` has the columns of the table without `dataset`, as built or as read from the store, in any order of
     rows. `action_size` is the size of the vocabulary and `invalid` its id for actions outside the mask (None: the
-    rules on that id are not checked).
+    rules on that id are not checked), `other` that of rare tools, which is taken though no mask allows it.
     """
     # as DuckDB hands them out
     maps = [name for name in _MAPS if isinstance(transitions.schema.get(name), pl.Map)]
@@ -82,7 +86,7 @@ def validate(
     if cells.filter(pl.col("rule").is_in(["column", "type"])).height:
         return cells
     rows = _with_context(transitions)
-    rules = [*_episodes(), *_returns(gamma), *_weights(), *_actions(action_size, invalid), *_lineage()]
+    rules = [*_episodes(), *_returns(gamma), *_weights(), *_actions(action_size, invalid, other), *_lineage()]
     found = [cells, *(_failures(rows, rule) for rule in rules)]
     return pl.concat(found).sort("episode_id", "step", "rule", "detail")
 
@@ -244,14 +248,15 @@ def _weights() -> Iterator[_Rule]:
     yield _Rule("weight_parts", held, pl.format("parts in {}", "split"))
 
 
-def _actions(action_size: int, invalid: int | None) -> Iterator[_Rule]:
+def _actions(action_size: int, invalid: int | None, other: int | None) -> Iterator[_Rule]:
     action, valid, mask = pl.col("action_id"), pl.col("action_valid"), pl.col("mask")
     known = mask.list.drop_nulls().list.len()
     yield _Rule(
         "action_in_mask", known != action_size, pl.format(f"mask of {{}} for {action_size} actions", known)
     )
     taken = mask.list.get(pl.when(action >= 0).then(action), null_on_oob=True)
-    yield _Rule("action_in_mask", valid & ~taken, pl.format("{} (id {}) is masked", "action", action))
+    masked = valid & ~taken if other is None else valid & ~taken & (action != other)
+    yield _Rule("action_in_mask", masked, pl.format("{} (id {}) is masked", "action", action))
     kind, chance = pl.col("propensity_kind"), pl.col("propensity")
     wrong = (chance.is_null() != (kind == "missing")) | (chance <= 0) | (chance > 1)
     given = chance.cast(pl.String).fill_null("null")
@@ -261,6 +266,9 @@ def _actions(action_size: int, invalid: int | None) -> Iterator[_Rule]:
         yield _Rule("invalid_action", valid == (action == invalid), detail)
         allowed = mask.list.get(invalid, null_on_oob=True)
         yield _Rule("action_in_mask", allowed, pl.lit("the mask allows the invalid id"))
+    if other is not None:
+        allowed = mask.list.get(other, null_on_oob=True)
+        yield _Rule("action_in_mask", allowed, pl.lit("the mask allows the id of rare tools"))
 
 
 def _lineage() -> Iterator[_Rule]:

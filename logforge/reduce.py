@@ -1,4 +1,4 @@
-"""Reduces text vectors with a PCA that is fitted once, on the train split's texts, and saved with the dataset."""
+"""Reduces text vectors with a PCA that is fitted once, on what the train split says, and saved with the dataset."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from logforge.schemas.errors import InputError, Mismatch, UsageError
 
 F32 = npt.NDArray[np.float32]
 _AGAIN = "build the dataset again"
+_ROWS = 4_096
 _ARRAYS = ("mean", "basis", "explained")
 
 
@@ -85,9 +86,12 @@ class Pca:
         return pca
 
 
-def fit_pca(vectors: F32, size: int) -> Pca:
-    """Fit on rows in a fixed order (TextVectors.select sorts them by hash). At most rows - 1 and dim components."""
-    from sklearn.decomposition import PCA
+def fit_pca(vectors: F32, weights: npt.NDArray[np.float64], size: int) -> Pca:
+    """Fit on rows in a fixed order (TextVectors.select sorts them by hash). At most rows - 1 and dim components.
+
+    `weights` say how often each row was said: if each counted once, a thousand openings that differ in a number would outweigh the
+    few answers that every episode turns on.
+    """
     from threadpoolctl import threadpool_limits
 
     rows, dim = vectors.shape
@@ -96,13 +100,31 @@ def fit_pca(vectors: F32, size: int) -> Pca:
     if rows < 2:  # one text or none has no variance: it says nothing, and all else in the state still does
         mean = vectors[0] if rows else np.zeros(dim, np.float32)
         return Pca(_f32(mean), np.zeros((dim, 1), np.float32), np.zeros(1, np.float32))
-    with threadpool_limits(1), np.errstate(invalid="ignore"):
-        fitted = PCA(n_components=min(size, rows - 1, dim), svd_solver="covariance_eigh").fit(
-            np.asarray(vectors, np.float32)
-        )
-    # Vectors that are all equal have no variance to share out.
-    explained = np.nan_to_num(fitted.explained_variance_ratio_, nan=0.0)
-    return Pca(_f32(fitted.mean_), _f32(fitted.components_.T), _f32(explained))
+    shares = weights / weights.sum()
+    with threadpool_limits(1):
+        mean, covariance = _moments(vectors, shares)
+        values, basis = np.linalg.eigh(covariance)
+    order = np.argsort(-values, kind="stable")[: min(size, rows - 1, dim)]
+    values, basis = np.maximum(values[order], 0), basis[:, order]
+    # A component's sign is arbitrary: the largest number of each is made positive.
+    basis *= np.sign(basis[np.abs(basis).argmax(axis=0), np.arange(len(order))])
+    whole = float(np.trace(covariance))
+    return Pca(_f32(mean), _f32(basis), _f32(values / whole if whole > 0 else np.zeros_like(values)))
+
+
+def _moments(
+    vectors: F32, shares: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Weighted mean and covariance, some rows at a time."""
+    pieces = [slice(start, start + _ROWS) for start in range(0, len(vectors), _ROWS)]
+    dim = vectors.shape[1]
+    mean, covariance = np.zeros(dim), np.zeros((dim, dim))
+    for piece in pieces:
+        mean += shares[piece] @ vectors[piece].astype(np.float64)
+    for piece in pieces:
+        centred = vectors[piece] - mean
+        covariance += centred.T @ (centred * shares[piece, None])
+    return mean, covariance
 
 
 def _f32(array: npt.NDArray[np.floating]) -> F32:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from logforge.frames import Tables, tables_of
+from logforge.frames import Tables, concat, tables_of
 from logforge.progress import Tick, silent
-from logforge.rewards import Scale, fit_scales, score
+from logforge.rewards import Scale, scales_of, score, term_sums
 from logforge.schemas.episode import Episode
 from logforge.schemas.reward import RewardSpec
+from logforge.spool import some_at_a_time
 
 if TYPE_CHECKING:
     from logforge.cross_fit import Models
+
+_USERS = ["episode_id", "user_id", "started_at", "ended_at"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class RewardModel:
     spec: RewardSpec
     scales: dict[str, Scale]
     logged: pa.Table
-    """The store's `episodes`: `came_back` looks there for the user's next one."""
+    """Users and times of the store's `episodes`, where `came_back` is asked for: it looks there for a user's next one."""
     con: duckdb.DuckDBPyConnection
     """The store's connection, for the scorers' cache."""
     progress: Tick = silent
@@ -45,22 +49,19 @@ class RewardModel:
     ) -> RewardModel:
         """The model of a spec; `train` are the ids of the train split's episodes, which alone decide the scales and what
         scorers learn, with the key of each one's split group: no episode is scored by what its own group taught."""
-        episodes = list(logged)
-        first = cls(spec, {}, tables_of(episodes).episodes, con, progress)
-        if not spec.normalised and not spec.scored:
-            return first
-        tables = first._tables([episode for episode in episodes if episode.episode_id in train])
-        ready = replace(first, scorers=_ready(spec, con, tables, train))
-        return (
-            replace(ready, scales=fit_scales(spec, tables, ready._scored(tables)))
-            if spec.normalised
-            else ready
-        )
+        model = cls(spec, {}, _users(logged) if spec.detectors.came_back else _users(()), con, progress)
+        if spec.scored:
+            model = replace(model, scorers=model._ready(logged, train))
+        if spec.normalised:
+            chosen = (episode for episode in logged if episode.episode_id in train)
+            sums = [term_sums(spec, tables, model._scored(tables)) for tables in model._pieces(chosen)]
+            model = replace(model, scales=scales_of(spec, pl.concat(sums)) if sums else {})
+        return model
 
     def score(self, episodes: Iterable[Episode]) -> pl.DataFrame:
-        """Each step's reward and terms (see `rewards.score`)."""
-        tables = self._tables(episodes)
-        return score(self.spec, tables, self.scales, self._scored(tables))
+        """Each step's reward and terms (see `rewards.score`); memory holds some episodes at a time."""
+        pieces = self._pieces(episodes)
+        return pl.concat([score(self.spec, tables, self.scales, self._scored(tables)) for tables in pieces])
 
     def record(self) -> dict[str, Any]:
         """What a manifest says of the rewards: the spec in its canonical form, the scales, and the scorers with their versions."""
@@ -72,24 +73,34 @@ class RewardModel:
             "scorers": scorer_record(self.spec, self.scorers, self.con),
         }
 
-    def _tables(self, episodes: Iterable[Episode]) -> Tables:
-        """The episodes' tables, with all logged ones among `episodes`: a user's next one may be any of them."""
-        tables = tables_of(episodes)
-        here = set(tables.episodes["episode_id"].to_pylist())
-        others = [identifier not in here for identifier in self.logged["episode_id"].to_pylist()]
-        return tables._replace(
-            episodes=pa.concat_tables([tables.episodes, self.logged.filter(pa.array(others, pa.bool_()))])
-        )
+    def _pieces(self, episodes: Iterable[Episode]) -> Iterator[Tables]:
+        """The tables of some episodes at a time, one empty piece where there are none; with the users of all logged ones among
+        the episodes: a user's next one may be any of them."""
+        empty = True
+        for batch in some_at_a_time(episodes):
+            empty = False
+            yield self._with_users(tables_of(batch))
+        if empty:
+            yield self._with_users(tables_of(()))
+
+    def _with_users(self, tables: Tables) -> Tables:
+        others = pc.invert(pc.is_in(self.logged["episode_id"], tables.episodes["episode_id"]))
+        everyone = [tables.episodes, self.logged.filter(others)]
+        return tables._replace(episodes=pa.concat_tables(everyone, promote_options="default"))
 
     def _scored(self, tables: Tables) -> pl.DataFrame | None:
         from logforge.scoring import run_scorers
 
         return run_scorers(self.spec, tables, self.con, self.progress, self.scorers)
 
+    def _ready(self, logged: Iterable[Episode], train: Mapping[str, str]) -> dict[str, Models]:
+        from logforge.scoring import ready_scorers
 
-def _ready(
-    spec: RewardSpec, con: duckdb.DuckDBPyConnection, train: Tables, groups: Mapping[str, str]
-) -> dict[str, Models]:
-    from logforge.scoring import ready_scorers
+        chosen = (episode for episode in logged if episode.episode_id in train)
+        return ready_scorers(self.spec, self.con, concat(list(self._pieces(chosen))), train)
 
-    return ready_scorers(spec, con, train, groups)
+
+def _users(logged: Iterable[Episode]) -> pa.Table:
+    """What `came_back` asks of episodes."""
+    pieces = [tables_of(batch).episodes.select(_USERS) for batch in some_at_a_time(logged)]
+    return pa.concat_tables([tables_of(()).episodes.select(_USERS), *pieces])

@@ -76,22 +76,30 @@ def fit_scales(spec: RewardSpec, tables: Tables, scored: pl.DataFrame | None = N
     end alone is centred at its mean as well. A shift of what is paid at every step would pay for time, so there is none.
     Where all episodes have the same sum, the spread is its size, or 1 when that is 0.
     """
-    if not spec.normalised:
-        return {}
+    return scales_of(spec, term_sums(spec, tables, scored)) if spec.normalised else {}
+
+
+def term_sums(spec: RewardSpec, tables: Tables, scored: pl.DataFrame | None = None) -> pl.DataFrame:
+    """What each term pays in each episode before it is normalised: term, episode_id, is_terminal (a true end), value."""
     import polars as pl
 
     frame = _run(spec, tables, {}, scored)
     values = frame.select("episode_id", pl.col("reward_terms").alias("term")).explode("term").unnest("term")
-    sums = values.drop_nulls("value").group_by("key", "episode_id").agg(pl.col("value").sum())
-    true_ends = pl.DataFrame(tables.episodes.select(["episode_id", "ending"])).filter(ending="terminal")[
-        "episode_id"
-    ]
+    sums = values.drop_nulls("value").group_by(term="key", episode_id="episode_id").agg(pl.col("value").sum())
+    endings = pl.DataFrame(tables.episodes.select(["episode_id", "ending"]))
+    return sums.join(endings, on="episode_id", how="left").select(
+        "term", "episode_id", "value", is_terminal=pl.col("ending") == "terminal"
+    )
+
+
+def scales_of(spec: RewardSpec, sums: pl.DataFrame) -> dict[str, Scale]:
+    """The scales of `fit_scales` from what `term_sums` gave of all train episodes."""
     fitted = {}
     for name in spec.normalised:
         term, layer = spec.term(name), spec.layers[spec.layer_of(name) or ""]
-        chosen = sums.filter(key=name)
+        chosen = sums.filter(term=name).sort("episode_id")
         if term.at == "terminal":
-            chosen = chosen.filter(pl.col("episode_id").is_in(true_ends.implode()))
+            chosen = chosen.filter("is_terminal")
         fitted[name] = _scale(chosen["value"] / layer.share(name), centred=term.at != "step")
     return fitted
 

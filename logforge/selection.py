@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import polars as pl
 
@@ -13,21 +14,35 @@ from logforge.schemas.episode import Episode
 from logforge.schemas.errors import CheckFailed, Problem, UnknownName
 from logforge.schemas.rules import remedy_of
 from logforge.shard_card import read_licences
+from logforge.spool import Episodes, EpisodeSpool
 from logforge.store import Store
 
 
-def chosen(store: Store, config: BuildConfig) -> tuple[list[Episode], dict[str, LeftOut]]:
+def chosen(
+    store: Store, config: BuildConfig, folder: Path | None = None
+) -> tuple[Episodes, dict[str, LeftOut]]:
     """The store's episodes, ordered by id, without those that flags and conditions leave out; and these.
 
-    Raises UnknownName for a retryable tool or a licence's format that no episode has.
+    They are spooled in `folder`: the store is read once. Raises UnknownName for a retryable tool or a licence's format that no
+    episode has.
     """
-    conditions = read_conditions(config.exclude_where)
-    stored = list(store.episodes())
-    left_out = _flagged(stored, config.exclude_flags) | excluded(store, conditions)
-    episodes = [episode for episode in stored if episode.episode_id not in left_out]
-    _check_tools(episodes, config.retryable)
-    read_licences(config.licences, {episode.format for episode in stored})
-    return episodes, left_out
+    meeting = excluded(store, read_conditions(config.exclude_where))
+    spool, ids = EpisodeSpool(folder), []
+    flagged, used, formats = dict[str, LeftOut](), set[str](), set[str]()
+    for episode in store.episodes():
+        formats.add(episode.format)
+        flag = _flagged(episode, config.exclude_flags)
+        if flag is not None:
+            flagged[episode.episode_id] = flag
+        elif episode.episode_id not in meeting:
+            used.update(step.action for step in episode.steps if step.kind == "tool")
+            spool.add(episode)
+            ids.append(episode.episode_id)
+    for tool in config.retryable:
+        if tool not in used:
+            raise UnknownName("tool", tool, sorted(used))
+    read_licences(config.licences, formats)
+    return Episodes(spool, ids), flagged | meeting
 
 
 def unlearnable(episodes: Iterable[Episode], rewards: pl.DataFrame) -> dict[str, LeftOut]:
@@ -58,24 +73,11 @@ def refuse_all_left_out(left_out: Mapping[str, LeftOut]) -> None:
     raise CheckFailed("no episode can be used", why, remedy)
 
 
-def _flagged(episodes: Iterable[Episode], flags: Iterable[str]) -> dict[str, LeftOut]:
-    """Episodes with a message that bears one of the flags; `injection` stands for every `injection:KIND`."""
-    wanted = tuple(flags)
-    found = {}
-    for episode in episodes:
-        for message in episode.messages:
-            named = next(
-                (w for w in wanted for f in message.flags or () if f == w or f.startswith(f"{w}:")), None
-            )
+def _flagged(episode: Episode, wanted: Sequence[str]) -> LeftOut | None:
+    """Why an episode with a message that bears one of the flags is left out; `injection` stands for every `injection:KIND`."""
+    for message in episode.messages:
+        for flag in message.flags or ():
+            named = next((name for name in wanted if flag == name or flag.startswith(f"{name}:")), None)
             if named is not None:
-                reason = f"a message is flagged {named}"
-                found[episode.episode_id] = LeftOut("flagged", reason, None, message.locator)
-                break
-    return found
-
-
-def _check_tools(episodes: Iterable[Episode], retryable: Iterable[str]) -> None:
-    used = {step.action for episode in episodes for step in episode.steps if step.kind == "tool"}
-    for tool in retryable:
-        if tool not in used:
-            raise UnknownName("tool", tool, sorted(used))
+                return LeftOut("flagged", f"a message is flagged {named}", None, message.locator)
+    return None

@@ -121,6 +121,9 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         yield f"{inferred} of {total} masks are inferred: the log does not say what was offered."
     if manifest.observation_dtype == "float16":
         yield "Observations are stored with 11 bits of precision."
+    if manifest.golden_states:
+        count = len(manifest.golden_states)
+        yield f"{_code('golden_states.json')} holds texts of the logs: {count} states of the train split, as the store has them."
     if manifest.forgotten:
         yield f"{manifest.forgotten} episodes were taken out after the build (`logforge forget`)."
 

@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+
+class Part(Protocol):
+    """What StoredRows asks of its parts: arrays, and what reads its rows from elsewhere."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its numbers."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As an array's."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its rows."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> Array: ...
+
+    def take(self, rows: Array, /, axis: int) -> Array:
+        """Copies of these rows."""
 
 
 class StoredRows:
@@ -19,7 +42,7 @@ class StoredRows:
     and read all of it.
     """
 
-    def __init__(self, parts: Sequence[Array], dtype: np.dtype[Any]) -> None:
+    def __init__(self, parts: Sequence[Part], dtype: np.dtype[Any]) -> None:
         self.parts, self.dtype = tuple(parts), dtype
         self.starts = np.cumsum([0, *(len(part) for part in parts)])
         self.shape: tuple[int, ...] = (int(self.starts[-1]), *parts[0].shape[1:])
@@ -105,6 +128,38 @@ class StoredRows:
             chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
             picked = self[chosen.reshape(-1)][(np.arange(chosen.size).reshape(chosen.shape), *rest)]
         return picked
+
+
+class ChosenRows:
+    """Some rows of others, in this order, as a part of StoredRows: nothing is copied before it is indexed."""
+
+    def __init__(self, rows: StoredRows, chosen: Array) -> None:
+        self._rows, self._chosen, self.dtype = rows, chosen, rows.dtype
+        self.shape: tuple[int, ...] = (len(chosen), *rows.shape[1:])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its rows as they are read."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitem__(self, rows: slice) -> Array:
+        return self._rows.take(self._chosen[rows])
+
+    def take(self, rows: Array, axis: int = 0) -> Array:
+        """These rows."""
+        return self._rows.take(self._chosen[rows])
+
+
+def kept_rows(array: Array | StoredRows, kept: Array, on_disk: bool = False) -> Array:
+    """The rows that are kept (a truth value each): of StoredRows, and of a mapped array `on_disk`, without reading them."""
+    if on_disk and not isinstance(array, StoredRows):
+        array = StoredRows([array], array.dtype)
+    if isinstance(array, StoredRows):
+        return StoredRows([ChosenRows(array, np.flatnonzero(kept))], array.dtype).as_array()
+    return array[kept]
 
 
 def gather(array: Array | StoredRows, rows: Array, out: Array) -> Array:

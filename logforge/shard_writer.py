@@ -15,11 +15,14 @@ from logforge.arrays import Array, SplitArrays
 from logforge.atomic import refuse_foreign, replaced_folder
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import Manifest, SplitSummary
+from logforge.schemas.transition import SPLIT_NAMES
 from logforge.shard_card import CARD, dataset_card
 from logforge.shard_files import PART_BYTES, ArrayWriter
 
 MANIFEST: Final = "manifest.json"
-SPLITS: Final = ("train", "validation", "test")
+SPLITS: Final = SPLIT_NAMES
+PIECE_BYTES: Final = 32 << 20
+"""So much of wide arrays is in memory at once when a dataset is written from the disk."""
 _TAKEN = [(), (MANIFEST,), (CARD,), *((split,) for split in SPLITS)]
 
 
@@ -38,7 +41,8 @@ def write_dataset(
     with ShardWriter.replacing(folder, manifest, part_bytes) as writer:
         for name, arrays in splits.items():
             split = writer.split(name, transitions=arrays.size, episodes=arrays.episode_count)
-            split.append(arrays)
+            for piece in episode_pieces(arrays):
+                split.append(piece)
         for name, data in (extra or {}).items():
             writer.add_file(name, data)
     return writer.manifest
@@ -126,6 +130,7 @@ class SplitWriter:
         self._name, self._manifest, self._promised = folder.name, manifest, (transitions, episodes)
         lengths = {"N": transitions, "E": episodes, "E+1": episodes + 1, "N+E": transitions + episodes}
         lengths |= {"D": manifest.observation_size, "A": manifest.vocabulary.size}
+        lengths |= {"K": len(manifest.argument_numbers)}
         folder.mkdir()
         self._files: dict[str, ArrayWriter] = {}
         try:
@@ -133,7 +138,7 @@ class SplitWriter:
                 shape = tuple(lengths[part] for part in spec.shape.split(", "))
                 dtype = manifest.observation_dtype if name == "observations" else spec.dtype
                 # The others are asked for whole, and are small beside these.
-                parts = part_bytes if len(shape) > 1 else None
+                parts = part_bytes if spec.shape.startswith("N+E") else None
                 self._files[name] = ArrayWriter(folder, name, dtype, shape, parts)
                 if spec.shape == "E+1":
                     self._files[name].append(np.zeros(1, spec.dtype))
@@ -146,7 +151,8 @@ class SplitWriter:
 
         Numbers of split groups are taken as they are, so pieces must agree on them.
         """
-        piece.check(self._manifest.vocabulary, self._manifest.observation_size, self._name)
+        told = self._manifest
+        piece.check(told.vocabulary, told.observation_size, self._name, told.side_names)
         before, added = self.summary, piece.summary()
         after = SplitSummary(*(getattr(before, f) + getattr(added, f) for f in before.__struct_fields__))
         if after.transitions > self._promised[0] or after.episodes > self._promised[1]:
@@ -186,8 +192,12 @@ class SplitWriter:
         )
 
 
-def episode_pieces(arrays: SplitArrays, transitions: int) -> Iterator[SplitArrays]:
-    """The episodes of a split in pieces of so many transitions at most (an episode that has more is one piece); views."""
+def episode_pieces(arrays: SplitArrays, transitions: int | None = None) -> Iterator[SplitArrays]:
+    """The episodes of a split in pieces of so many transitions at most (an episode that has more is one piece); without a
+    number, of as many as PIECE_BYTES hold. Pieces are views, or copies of what lies on disk."""
+    if transitions is None:
+        row_bytes = arrays.observation_size * arrays.observations.dtype.itemsize + arrays.action_size
+        transitions = max(1, PIECE_BYTES // row_bytes)
     offsets, start = arrays.episode_offsets, 0
     while start < arrays.episode_count:
         stop = int(np.searchsorted(offsets, offsets[start] + transitions, side="right")) - 1

@@ -50,7 +50,8 @@ class Shard(SplitArrays):
 
     def verify(self) -> None:
         """Look at every value; raise CheckFailed with all that is wrong."""
-        self.check(self.manifest.vocabulary, self.manifest.observation_size, self.split)
+        manifest = self.manifest
+        self.check(manifest.vocabulary, manifest.observation_size, self.split, manifest.side_names)
 
     def torch_batches(
         self,
@@ -90,7 +91,7 @@ def load_shards(
         for name, spec in ARRAYS.items()
     }
     shard = Shard(**arrays, manifest=manifest, path=folder, split=split)
-    problems = shard.shape_problems(manifest.vocabulary, manifest.observation_size)
+    problems = shard.shape_problems(manifest.vocabulary, manifest.observation_size, manifest.side_names)
     if problems:
         raise CheckFailed(f"{folder}: the arrays of {split!r} do not fit the manifest", problems, _AGAIN)
     if shard.summary() != manifest.splits[split]:

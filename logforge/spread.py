@@ -26,6 +26,7 @@ class Spread:
                 for form in _forms(secret.value):
                     known = self._secrets.setdefault(scope, {})
                     known[form] = min(secret, known.get(form, secret))
+                self._patterns.pop(scope, None)
 
     def scopes(self) -> frozenset[str]:
         """Those that have telling secrets."""

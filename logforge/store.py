@@ -24,7 +24,7 @@ from logforge.schemas.errors import StoreError, UsageError
 from logforge.schemas.tables import LONG_TEXTS, TABLES, Column
 
 DEFAULT_PATH = "logforge.duckdb"
-VERSION = 3
+VERSION = 4
 """Of the tables' layout; a store of another version is refused."""
 
 _BATCH_EPISODES = 512

@@ -14,12 +14,15 @@ _CJK = (
     "\U00020000-\U0003134f"
 )
 _TOKEN = re.compile(f"[{_CJK}]|(?:(?![{_CJK}])\\w)+")
+_ASCII = re.compile(r"\w+", re.ASCII)
 _NUMBER = re.compile(r"(?:(?<![\w.])[-+−])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?%?")
 CHRF_ORDER, CHRF_BETA = 6, 2.0
 
 
 def tokens(text: str) -> list[str]:
     """Words in lower case; in scripts that put no blanks between words, characters."""
+    if text.isascii():  # the same, three times as fast
+        return _ASCII.findall(text.lower())
     return _TOKEN.findall(unicodedata.normalize("NFKC", text).lower())
 
 

@@ -28,7 +28,7 @@ from logforge.arrays import SplitArrays
 from logforge.conflict_rows import DEMONSTRATION
 from logforge.encoders import Encoder, embed
 from logforge.frames import POLARS_TYPES
-from logforge.off_task import THRESHOLD, pollution, texts_of
+from logforge.off_task import THRESHOLD, pollution
 from logforge.progress import Tick
 from logforge.quality import in_order_of_names
 from logforge.reward_inputs import input_stages
@@ -115,8 +115,8 @@ def weight_parts(
         found["no_progress"] = _given(seen, pl.col("no_progress").fill_null(False), settings.no_progress)
         found["lazy_episode"] = _given(seen, _lazy(detectors.no_progress.calls), settings.lazy_episode)
     if settings.off_task != 1:
-        vectors = embed(con, encoder, texts_of(episodes), progress)
-        stray = pollution(episodes, vectors).filter(pl.col("pollution") >= THRESHOLD)
+        found_out = pollution(episodes, lambda texts: embed(con, encoder, texts, progress))
+        stray = found_out.filter(pl.col("pollution") >= THRESHOLD)
         found["off_task"] = _given(stray, pl.lit(True), settings.off_task)
     parts = [frame.select(list(_PART)).with_columns(part=pl.lit(name)) for name, frame in found.items()]
     return (

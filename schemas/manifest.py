@@ -8,32 +8,44 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from logforge.schemas.episode import CLARIFY, RESPOND
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, Problem, UnknownName
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 _AGAIN = "build the dataset again"
 INVALID: Final = "<invalid>"
 """The id of every logged action outside its mask (a hallucinated tool); no policy may choose it."""
+OTHER: Final = "<other>"
+"""The id of all tools too rare for one of their own. No policy may choose it either: nobody could say which is meant."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The actions of a dataset; an action's id is its place."""
+    """The actions of a dataset; an action's id is its place.
+
+    `aliases` are earlier names of tools, each with the name whose id it shares, and `others` the rare tools that share the id
+    `<other>`, with how many decisions fell into it.
+    """
 
     actions: tuple[str, ...]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        needed = (RESPOND, CLARIFY, INVALID, *((OTHER,) if self.others else ()))
         problems = [f"{name!r} is there twice" for name in _repeated(self.actions)]
+        problems += [f"{name!r} is missing" for name in needed if name not in self.actions]
         problems += [
-            f"{name!r} is missing" for name in (RESPOND, CLARIFY, INVALID) if name not in self.actions
+            f"{old!r} is an alias of {new!r}, which has no id"
+            for old, new in self.aliases.items()
+            if new not in self.actions and new not in self.others
         ]
         if problems:
             found = [Problem(what, field="actions") for what in problems]
@@ -42,25 +54,54 @@ class Vocabulary:
             )
 
     @classmethod
-    def build(cls, tools: Iterable[str], earlier: Vocabulary | None = None) -> Vocabulary:
-        """`respond`, `clarify`, the tools by name, `<invalid>`. With `earlier`, its ids stay and new tools follow.
+    def build(
+        cls,
+        tools: Iterable[str],
+        earlier: Vocabulary | None = None,
+        aliases: Mapping[str, str] | None = None,
+        others: Mapping[str, int] | None = None,
+    ) -> Vocabulary:
+        """`respond`, `clarify`, the tools by name, `<other>` where some are rare, `<invalid>`. With `earlier`, its ids stay, a
+        renamed tool's under the new name, and new tools follow.
 
-        A tool that bears one of the three reserved names shares that name's id.
+        A tool that bears one of the reserved names shares that name's id. `aliases` lead to names that are no aliases.
         """
-        if earlier is not None:
-            return cls((*earlier.actions, *sorted(set(tools) - set(earlier.actions))))
-        return cls((RESPOND, CLARIFY, *sorted(set(tools) - {RESPOND, CLARIFY, INVALID}), INVALID))
+        renamed, rare = dict(aliases or {}), dict(others or {})
+        named = {renamed.get(tool, tool) for tool in tools} - rare.keys() - {RESPOND, CLARIFY, INVALID, OTHER}
+        if earlier is None:
+            other = (OTHER,) if rare else ()
+            return cls((RESPOND, CLARIFY, *sorted(named), *other, INVALID), renamed, rare)
+        actions = list(earlier.actions)
+        for place, name in enumerate(actions):
+            if renamed.get(name, name) not in actions:
+                actions[place] = renamed[name]
+        added = sorted(named | ({OTHER} if rare else set()))
+        fresh = [name for name in added if name not in actions]
+        return cls((*actions, *fresh), renamed, rare)
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        return {action: place for place, action in enumerate(self.actions)}
+        places = {action: place for place, action in enumerate(self.actions)}
+        return places | {name: places[self.name(name)] for name in (*self.others, *self.aliases)}
 
     def id(self, action: str) -> int:
-        """The action's id."""
+        """The action's id, under any of its names."""
         try:
             return self._ids[action]
         except KeyError:
             raise UnknownName("action", action, self.actions) from None
+
+    def name(self, action: str) -> str:
+        """The name that the action's id goes by; what has none keeps its own."""
+        found = self.aliases.get(action, action)
+        return OTHER if found in self.others else found
+
+    def renamed(self, actions: Sequence[str]) -> list[str]:
+        """The vocabulary that something was made for, each name as it is today where its id is still the same."""
+        today = [*self.actions, *actions[self.size :]]
+        return [
+            new if self.aliases.get(old) == new else old for old, new in zip(actions, today, strict=False)
+        ]
 
     def __contains__(self, action: object) -> bool:
         return action in self._ids
@@ -69,6 +110,16 @@ class Vocabulary:
     def invalid(self) -> int:
         """The id of `<invalid>`."""
         return self._ids[INVALID]
+
+    @property
+    def other(self) -> int | None:
+        """The id of `<other>`, where there is one."""
+        return self._ids.get(OTHER)
+
+    @property
+    def unplayable(self) -> list[int]:
+        """The ids that no policy can act by: `<invalid>`, and `<other>`, which stands for several tools."""
+        return [self._ids[name] for name in (INVALID, OTHER) if name in self._ids]
 
     @property
     def size(self) -> int:
@@ -99,6 +150,21 @@ class EncoderRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     revision: str
     dim: int
     reduced_dim: int | None = None
+
+
+class ArgumentTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the arguments of many calls of one action have in common: the second level of an action."""
+
+    action: str
+    template: str
+
+
+class SideNames(NamedTuple):
+    """What the arrays beside the actions number: argument templates, numeric arguments (`tool.argument`), policies."""
+
+    templates: tuple[ArgumentTemplate, ...] = ()
+    numbers: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
 
 
 class SplitSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,7 +200,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """All a reader of the shards has to know. The last six fields are the writer's: `sealed` fills them.
 
     `observation_dtype` is how observations are stored (they are read as float32), and `licences` those of the sources, by
-    format, as far as the build was told. `forgotten` counts the episodes that were taken out since the build, and `replaces` is the hash that it had before.
+    format, as far as the build was told. `golden_states` are the digests of the vectors in golden_states.json. `forgotten` counts the episodes that were taken out since the build, and `replaces` is the hash that it had before.
     """
 
     dataset: str
@@ -148,10 +214,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sources: tuple[SourceRef, ...] = ()
     encoder: EncoderRef | None = None
     mask_kinds: dict[str, int] = {}
+    action_aliases: dict[str, str] = {}
+    other_actions: dict[str, int] = {}
+    argument_templates: tuple[ArgumentTemplate, ...] = ()
+    argument_numbers: tuple[str, ...] = ()
+    behaviour_policies: tuple[str, ...] = ()
+    propensity_kinds: dict[str, int] = {}
+    propensity_model: dict[str, Any] = {}
     seed: int = 0
     packages: dict[str, str] = {}
     observation_dtype: ObservationDtype = "float32"
     licences: dict[str, str] = {}
+    golden_states: tuple[str, ...] = ()
     forgotten: int = 0
     replaces: str = ""
     schema_version: int = SCHEMA_VERSION
@@ -179,7 +253,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The actions with their ids."""
-        return Vocabulary(self.actions)
+        return Vocabulary(self.actions, self.action_aliases, self.other_actions)
+
+    @property
+    def side_names(self) -> SideNames:
+        """What the arrays beside the actions number."""
+        return SideNames(self.argument_templates, self.argument_numbers, self.behaviour_policies)
 
     def sealed(
         self,
@@ -200,7 +279,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def refuse_unlike(self, expected: DataContract, path: str) -> None:
         """Raise Mismatch where the actions, the feature layout or the encoder are not the expected ones."""
         for what, asked, found in (
-            ("action vocabulary", list(expected.actions), list(self.actions)),
+            ("action vocabulary", self.vocabulary.renamed(expected.actions), list(self.actions)),
             ("feature layout", _places(expected.layout), _places(self.layout)),
             ("encoder", _named(expected.encoder), _named(self.encoder)),
         ):
@@ -249,7 +328,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         yield from _layout_problems(self.layout, self.observation_size)
 
 
-_IDENTITY = ("schema_version", "actions", "layout", "gamma", "spec_hash", "config", "encoder", "checksums")
+_IDENTITY = (
+    "schema_version", "actions", "action_aliases", "argument_templates", "argument_numbers", "behaviour_policies", "layout",
+    "gamma", "spec_hash", "config", "encoder", "checksums",
+)  # fmt: skip
 
 
 class _Versioned(msgspec.Struct):

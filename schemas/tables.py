@@ -212,7 +212,7 @@ TRANSITIONS = Table(
         dataset              VARCHAR               the build
         episode_id           VARCHAR               the episode; augmented ones have an id of their own
         step                 INTEGER               from 0
-        split                VARCHAR               train, validation or test
+        split                VARCHAR               train, validation, test or held_out
         state_key            VARCHAR               hash of the state's symbols
         state_key_canonical  VARCHAR               the same with numbers, ids, dates and names masked
         action               VARCHAR               the action's name
@@ -229,6 +229,9 @@ TRANSITIONS = Table(
         success              BOOLEAN               the episode's outcome
         source_kind          VARCHAR               agent_log, human_demo, …
         policy_id            VARCHAR               the behaviour policy
+        proposed_action      VARCHAR               what the agent proposed, where another action was executed
+        argument_template    INTEGER               place in the manifest's argument_templates; null where there is no second level
+        argument_numbers     MAP(VARCHAR,~DOUBLE)  numeric arguments by tool.argument, those that the manifest names
         propensity           DOUBLE                its probability of the action
         propensity_kind      VARCHAR               logged, known, estimated or missing
         mask                 BOOLEAN[]             which actions were allowed, in vocabulary order
@@ -237,6 +240,20 @@ TRANSITIONS = Table(
         parent_id            VARCHAR               episode_id/step this row was made from; null for logged rows
         augmenter            VARCHAR               what made it
         augment_seed         BIGINT                with which seed
+    """),
+)
+
+ARGUMENT_CANDIDATES = Table(
+    "argument_candidates",
+    "one logged call that stands for an argument template: its arguments, in `steps`, turn the template back into a call",
+    _columns("""
+        dataset     VARCHAR  the build
+        template    INTEGER  place in the manifest's argument_templates
+        action      VARCHAR  the tool
+        rank        INTEGER  from 0, the most frequent arguments first
+        count       BIGINT   how many decisions of the train split have these very arguments
+        episode_id  VARCHAR  the first episode of them
+        step        INTEGER  its step
     """),
 )
 
@@ -262,7 +279,7 @@ SPLITS = Table(
         dataset     VARCHAR  the build
         episode_id  VARCHAR  the episode
         group_key   VARCHAR  smallest key of its group; the split is a hash of it and the seed, or goes by time
-        split       VARCHAR  train, validation or test
+        split       VARCHAR  train, validation, test or held_out
         reason      VARCHAR  what joined the group
     """),
 )
@@ -333,7 +350,7 @@ CREDIT = Table(
     _columns("""
         dataset     VARCHAR  the build
         hash        VARCHAR  its hash: credit of an earlier build of that name is dropped when new credit is kept
-        split       VARCHAR  train, validation or test
+        split       VARCHAR  train, validation, test or held_out
         episode_id  VARCHAR  the episode
         step        INTEGER  from 0
         method      VARCHAR  counterfactual, gae, decomposition, uniform, … (docs/returns.md)
@@ -369,6 +386,7 @@ TABLES: dict[str, Table] = {
         SECRETS,
         DATASETS,
         TRANSITIONS,
+        ARGUMENT_CANDIDATES,
         DIFFICULTY,
         SPLITS,
         NEAR_DUPLICATES,

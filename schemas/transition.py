@@ -9,22 +9,38 @@ from typing import Literal, get_args
 
 from logforge.schemas.episode import PropensityKind, SourceKind
 
-Split = Literal["train", "validation", "test"]
+Split = Literal["train", "validation", "test", "held_out"]
 MaskKind = Literal["logged", "inferred"]
 
+PROPENSITY_KINDS: tuple[str, ...] = get_args(PropensityKind)
+"""Where a propensity is from; a shard holds a kind as its place in here."""
+
 SPLIT_NAMES: tuple[str, ...] = get_args(Split)
-"""Every split, in the order of the fractions."""
+"""Every split. A dataset has the last one only where a build was told what to hold out."""
+DRAWN_SPLITS: tuple[str, ...] = SPLIT_NAMES[:3]
+"""The splits that groups fall into by chance or time, in the order of the fractions."""
+HELD_OUT = SPLIT_NAMES[3]
+"""The split of a task family that nothing is learnt from and nothing fitted on: it tells what a policy does out of distribution."""
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     "split": SPLIT_NAMES,
     "source_kind": get_args(SourceKind),
-    "propensity_kind": get_args(PropensityKind),
+    "propensity_kind": PROPENSITY_KINDS,
     "mask_kind": get_args(MaskKind),
 }
 """Columns that hold one of a few words."""
 
 NULLABLE: frozenset[str] = frozenset(
-    {"success", "policy_id", "propensity", "parent_id", "augmenter", "augment_seed"}
+    {
+        "success",
+        "policy_id",
+        "propensity",
+        "proposed_action",
+        "argument_template",
+        "parent_id",
+        "augmenter",
+        "augment_seed",
+    }
 )
 """Columns that may be null: the log need not say it, or the row is a logged one."""
 

@@ -13,7 +13,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from logforge import ingestion
+from logforge import ingestion, spool
+from logforge.build import BuildConfig, build_dataset
 from logforge.forgetting import forget
 from logforge.ingestion import ingest
 from logforge.schemas.tables import TABLES
@@ -93,6 +94,13 @@ def _forget(path: Path, user: str, aim: tuple[str, float, int]) -> None:
         forget(store, user=user)
 
 
+def _build(path: Path, reward: Path, out: Path, delay: float) -> None:
+    spool.TOGETHER = 4  # many commits to be killed between
+    _die(delay)
+    with open_store(path) as store:
+        build_dataset(store, reward, name="d", out=out, config=BuildConfig(encoder="hashing", text_size=8))
+
+
 def started(target: Callable[..., None], *args: Any) -> BaseProcess:
     """A process that calls a function of a module."""
     before = os.environ.get("PYTHONPATH")
@@ -119,6 +127,11 @@ def _hit(target: Callable[..., None], *args: Any) -> bool:
 def kill_ingest(path: Path, logs: Path, aim: tuple[str, float, int], commit_sources: int = 3) -> bool:
     """Ingest in a process that is killed. False when it was done before."""
     return _hit(_ingest, path, logs, aim, commit_sources)
+
+
+def kill_build(path: Path, reward: Path, out: Path, delay: float) -> bool:
+    """Build a dataset in a process that is killed after so many seconds. False when it was done before."""
+    return _hit(_build, path, reward, out, delay)
 
 
 def kill_forget(path: Path, user: str, aim: tuple[str, float, int]) -> bool:

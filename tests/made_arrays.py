@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from logforge.arrays import SplitArrays
 from logforge.schemas.manifest import EncoderRef, FeatureSlice, Manifest, SourceRef, Vocabulary
+from logforge.side_arrays import plain_sides
 
 VOCABULARY = Vocabulary.build(["search", "refund", "unused"])
 DIM = 3
@@ -31,16 +32,18 @@ def make(kinds: Sequence[tuple[int, bool]], seed: int = 0) -> SplitArrays:
     observations[:, 0] = np.arange(steps + count)
     masks = np.ones((steps + count, VOCABULARY.size), bool)
     masks[:, VOCABULARY.invalid] = False
+    # The last tool is never used: a guess from the largest id would come out too small.
+    used = [i for i in range(VOCABULARY.size) if i not in (LAST, VOCABULARY.invalid)]
+    actions = rng.choice(used, steps).astype(np.int32)
+    propensities = np.where(np.arange(steps) % 2, np.nan, 0.5).astype(np.float32)
     return SplitArrays(
-        # The last tool is never used: a guess from the largest id would come out too small.
-        actions=rng.choice(
-            [i for i in range(VOCABULARY.size) if i not in (LAST, VOCABULARY.invalid)], steps
-        ).astype(np.int32),
+        **plain_sides(actions, propensities),
+        actions=actions,
         rewards=np.arange(1, steps + 1, dtype=np.float32),
         terminals=ends & truly,
         timeouts=ends & ~truly,
         returns=rng.normal(size=steps).astype(np.float32),
-        propensities=np.where(np.arange(steps) % 2, np.nan, 0.5).astype(np.float32),
+        propensities=propensities,
         weights=np.ones(steps, np.float32),
         success=(np.arange(count) % 3 - 1).astype(np.int8),
         groups=np.arange(count, dtype=np.int32),

@@ -13,6 +13,7 @@ import numpy as np
 from logforge.arrays import SplitArrays
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
 from logforge.shards import write_dataset
+from logforge.side_arrays import plain_sides
 
 VOCABULARY = Vocabulary.build(["wait", "forward", "offline"])
 FORWARD, OFFLINE = VOCABULARY.id("forward"), VOCABULARY.id("offline")
@@ -22,12 +23,13 @@ CELLS, GAMMA = 6, 0.99
 STEP, GOAL = -0.1, 10.0
 
 
-def walk(episodes: int, forward: float, seed: int = 0, *, limit: int = 60) -> SplitArrays:
-    """Episodes of an agent that goes forward with this chance and else idles evenly; after `limit` steps the log is cut off."""
+def walk(episodes: int, forward: float, seed: int = 0, *, limit: int = 60, start: int = 0) -> SplitArrays:
+    """Episodes of an agent that goes forward with this chance and else idles evenly; after `limit` steps the log is cut off.
+    They begin in the cell `start`."""
     rng = np.random.default_rng(seed)
     cells, actions, lengths, successes = [], [], [], []
     for _ in range(episodes):
-        cell, steps = 0, 0
+        cell, steps = start, 0
         while cell < CELLS - 1 and steps < limit:
             cells.append(cell)
             ahead = rng.random() < forward
@@ -52,13 +54,15 @@ def _arrays(cells, actions, lengths, successes) -> SplitArrays:
     masks = np.zeros((steps + count, VOCABULARY.size), bool)
     masks[:, ALLOWED] = True
     truly = last & reached
+    actions, propensities = np.array(actions, np.int32), np.full(steps, np.nan, np.float32)
     return SplitArrays(
-        actions=np.array(actions, np.int32),
+        **plain_sides(actions, propensities),
+        actions=actions,
         rewards=rewards,
         terminals=truly,
         timeouts=last & ~truly,
         returns=returns_to_go(rewards, offsets),
-        propensities=np.full(steps, np.nan, np.float32),
+        propensities=propensities,
         weights=np.ones(steps, np.float32),
         success=np.array(successes, np.int8),
         groups=np.arange(count, dtype=np.int32),

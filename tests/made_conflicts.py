@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from logforge.conflict_rows import Decisions
+
 SCHEMA = {
     "episode_id": pl.String,
     "step": pl.Int32,
@@ -47,7 +49,7 @@ def named(transitions, words, scores):
     steps = transitions.select("episode_id", "step").unique().sort("episode_id", "step").rows()
     rows = [(e, s, words.get((e, s), _own(e, s)), scores.get(e)) for e, s in steps]
     schema = {"episode_id": pl.String, "step": pl.Int32, "said": pl.String, "score": pl.Float64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    return Decisions.of(pl.DataFrame(rows, schema=schema, orient="row"))
 
 
 def _own(episode, step):

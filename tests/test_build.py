@@ -116,24 +116,28 @@ def test_shards_hold_what_the_rows_say(tmp_path, logs):
     assert rows.filter("timeout")["return_is_partial"].all()
 
 
+def fitted_on(vectors, counts):
+    """By hash, each text as often as it was said."""
+    rows = sorted((vectors.index(text), count) for text, count in counts.items() if vectors.index(text))
+    return fit_pca(vectors.matrix[[row for row, _ in rows]], np.array([n for _, n in rows], np.float64), 8)
+
+
 def test_pca_is_fitted_on_the_train_split_alone(tmp_path, logs):
     build(tmp_path, logs)
     saved = Pca.load(tmp_path / "d" / "d" / "encoder" / "pca.npz")
     with Store(tmp_path / "d.duckdb") as store:
         said = {
             split: {
-                row[0]
+                row[0]: row[1]
                 for row in store.con.sql(
-                    "SELECT DISTINCT content FROM messages JOIN splits USING (episode_id) WHERE content IS NOT NULL "
-                    f"AND episode_id IN (SELECT episode_id FROM transitions) {condition}"
+                    "SELECT content, count(*) FROM messages JOIN splits USING (episode_id) WHERE content IS NOT NULL "
+                    f"AND episode_id IN (SELECT episode_id FROM transitions) {condition} GROUP BY 1"
                 ).fetchall()
             }
             for split, condition in (("train", "AND split = 'train'"), ("all", ""))
         }
         encoder = make_encoder("hashing")
-        fitted = {
-            split: fit_pca(embed(store.con, encoder, texts).select(texts), 8) for split, texts in said.items()
-        }
+        fitted = {split: fitted_on(embed(store.con, encoder, texts), texts) for split, texts in said.items()}
     np.testing.assert_array_equal(saved.mean, fitted["train"].mean)
     assert not np.array_equal(saved.mean, fitted["all"].mean)
 

@@ -27,6 +27,7 @@ from logforge.ope import Span, q_values
 from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.shards import Shard, load_shards
+from logforge.side_arrays import plain_sides
 from logforge.store import Store
 from logforge.targets import KINDS, targets_of
 from made_chain import CELLS, FORWARD, GAMMA, GOAL, STEP, VOCABULARY
@@ -61,12 +62,13 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("credit")
     held = chain.walk(12, CHANCE, 2)
     known = np.where(np.arange(held.size) % 2, np.where(held.actions == FORWARD, CHANCE, 0.2), np.nan)
-    held = replace(held, propensities=known.astype(np.float32))
+    known = known.astype(np.float32)
+    held = replace(held, propensities=known, **plain_sides(held.actions, known))
     dataset = chain.write_chain(folder / "chain", chain.walk(300, CHANCE, 0), chain.walk(3, CHANCE, 1), held)
     manifest = load_shards(dataset).manifest
     drawing_policy(manifest).save(folder / "run" / "bc")
     told = {
-        "schema_version": 2,
+        "schema_version": 3,
         "dataset": {"path": str(dataset), "hash": manifest.hash},
         "config": {"algo": "bc", "seed": 0},
         "policies": {"bc": {"seed": 0}},

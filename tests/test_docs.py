@@ -120,7 +120,8 @@ def test_generated_pages_are_up_to_date():
 
 
 def test_every_command_has_help_with_an_example_and_takes_json():
-    commands = [*main.commands.values(), *main.commands["reward"].commands.values()]
+    groups = (main.commands["reward"], main.commands["policy"])
+    commands = [*main.commands.values(), *(one for group in groups for one in group.commands.values())]
     for command in commands:
         if hasattr(command, "commands"):
             continue

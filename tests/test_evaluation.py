@@ -38,7 +38,7 @@ def made_run(folder, algo="cql", *, train_part=None, test_part=None, left_out=()
     for name, favourites in policies.items():
         table_policy(manifest, name, favourites).save(folder / "run" / name)
     told = {
-        "schema_version": 2,
+        "schema_version": 3,
         "dataset": {"path": str(dataset), "hash": manifest.hash},
         "config": {"algo": algo, "seed": 0},
         "policies": {key: {"seed": 0} for key in policies},

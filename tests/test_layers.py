@@ -23,7 +23,7 @@ HEAVY = {
     "gym",
     "gymnasium",
     "pandera",
-} | {"onnxruntime", "tokenizers"}
+} | {"onnx", "onnxruntime", "tokenizers"}
 OPTIONAL: set[str] = set()
 """Modules that need an extra at import time (for a base class, say). None does so far."""
 
@@ -72,6 +72,7 @@ def test_only_the_named_modules_write_to_disk():
     }
     writers |= {
         "containers",
+        "handover",
         "unpacking",
         "secret_hashes",
         "preference_pairs",
@@ -80,6 +81,8 @@ def test_only_the_named_modules_write_to_disk():
     }
     writers |= {
         "exports/job",
+        "policy_onnx",
+        "sweeping",
         "exports/mdp",
         "exports/minari_folder",
         "exports/hugging_face",

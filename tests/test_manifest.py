@@ -83,9 +83,9 @@ def test_tuples_in_the_config_read_back_as_they_are_held():
 
 
 def test_other_schema_versions_are_refused():
-    with pytest.raises(Mismatch, match=r"runs/m\.json: schema version: expected 2, found 1"):
+    with pytest.raises(Mismatch, match=r"runs/m\.json: schema version: expected 3, found 1"):
         Manifest.from_json(
-            sealed().to_json().replace('"schema_version": 2', '"schema_version": 1'), "runs/m.json"
+            sealed().to_json().replace('"schema_version": 3', '"schema_version": 1'), "runs/m.json"
         )
 
 

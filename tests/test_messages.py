@@ -77,7 +77,7 @@ def of_another_layout(folder: Path) -> None:
 
 def run_of_another_dataset(folder: Path) -> None:
     run = {
-        "schema_version": 2,
+        "schema_version": 3,
         "dataset": {"path": "datasets/default", "hash": "0" * 32},
         "config": {"algo": "cql", "seed": 0},
         "policies": ["cql"],

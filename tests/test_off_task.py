@@ -9,7 +9,7 @@ from logforge.connectors.base import Source
 from logforge.connectors.builder import Call, EpisodeBuilder
 from logforge.connectors.tau_bench import TauBench
 from logforge.encoders import embed, make_encoder
-from logforge.off_task import THRESHOLD, pollution, texts_of
+from logforge.off_task import THRESHOLD, pollution
 from logforge.schemas.episode import Episode
 from logforge.store import Store
 from made_episodes import finish
@@ -23,11 +23,11 @@ STRAY = "penguins marry forever presenting pebbles while waddling"
 def embedded(tmp_path_factory):
     """Makes vectors with the hashing encoder."""
     with Store(tmp_path_factory.mktemp("vectors") / "store.duckdb") as store:
-        yield lambda episodes: embed(store.con, make_encoder("hashing"), texts_of(episodes))
+        yield lambda texts: embed(store.con, make_encoder("hashing"), texts)
 
 
 def judged(embedded, episodes):
-    return pollution(episodes, embedded(episodes))
+    return pollution(episodes, embedded)
 
 
 def real():

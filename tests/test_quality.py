@@ -53,6 +53,7 @@ def episode(name, rewards, *, truncated=False, split="train", **more):
                 "timeout": last and truncated,
                 "weight": 1.0,
                 "weight_parts": [],
+                "argument_numbers": [],
                 "success": None,
                 "source_kind": "agent_log",
                 "propensity_kind": "missing",
@@ -101,7 +102,7 @@ def test_rows_read_from_the_store_are_checked_alike():
         con.register("rows", frame(rows()).to_arrow())
         con.execute(
             "INSERT INTO transitions BY NAME SELECT * REPLACE (map_from_entries(reward_terms) AS reward_terms, "
-            "map_from_entries(weight_parts) AS weight_parts) FROM rows"
+            "map_from_entries(weight_parts) AS weight_parts, map_from_entries(argument_numbers) AS argument_numbers) FROM rows"
         )
         assert check(con.sql("SELECT * FROM transitions").pl()).is_empty()
         con.execute("UPDATE transitions SET reward = reward + 1 WHERE episode_id = 'c'")

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from logforge.reduce import Pca, fit_pca
+from logforge.reduce import Pca
+from logforge.reduce import fit_pca as fit_weighed
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 
 
@@ -15,6 +16,11 @@ def made_vectors(
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
     chance = np.random.default_rng(seed)
     return (chance.normal(size=(rows, dim)) * np.linspace(3, 0.1, dim) + 1).astype(np.float32)
+
+
+def fit_pca(vectors: np.ndarray, size: int) -> Pca:
+    """Every row counts once."""
+    return fit_weighed(vectors, np.ones(len(vectors)), size)
 
 
 def test_the_reduction_centres_and_keeps_the_largest_variance() -> None:
@@ -28,6 +34,18 @@ def test_the_reduction_centres_and_keeps_the_largest_variance() -> None:
     np.testing.assert_allclose(low.var(axis=0, ddof=1), values[:4], rtol=1e-4)
     np.testing.assert_allclose(pca.explained, values[:4] / values.sum(), rtol=1e-4)
     np.testing.assert_allclose(pca.basis.T @ pca.basis, np.eye(4), atol=1e-5)
+
+
+def test_a_weight_counts_as_so_many_rows() -> None:
+    vectors = made_vectors()
+    weights = np.arange(1, 41)
+    weighed, repeated = (
+        fit_weighed(vectors, weights.astype(np.float64), 4),
+        fit_pca(vectors.repeat(weights, axis=0), 4),
+    )
+    for name in ("mean", "basis", "explained"):
+        np.testing.assert_allclose(getattr(weighed, name), getattr(repeated, name), atol=1e-5)
+    assert np.abs(weighed.mean - fit_pca(vectors, 4).mean).max() > 0.01
 
 
 @pytest.mark.parametrize(

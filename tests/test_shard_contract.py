@@ -113,7 +113,7 @@ def test_fields_that_are_missing_break_both(dataset):
 def test_a_dataset_of_another_schema_version_is_refused_with_the_reason(dataset):
     old = {**written(dataset), "schema_version": SCHEMA_VERSION - 1}
     (dataset / "manifest.json").write_text(json.dumps(old))
-    with pytest.raises(Mismatch, match=r"schema version: expected 2, found 1.*build the dataset again"):
+    with pytest.raises(Mismatch, match=r"schema version: expected 3, found 2.*build the dataset again"):
         load_shards(dataset)
 
 

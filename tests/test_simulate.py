@@ -21,8 +21,8 @@ from logforge.envs.tool_env import ToolEnv, gym_env, vector_env
 from logforge.envs.wording import as_episode, transcript, wording
 from logforge.envs.world import HORIZON, NO_SUCH_TOOL
 from logforge.ingestion import ingest
+from logforge.knowledge import states_of
 from logforge.schemas.errors import UsageError
-from logforge.symbols import states_of
 
 NAMES = list(WORLDS)
 

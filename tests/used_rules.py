@@ -21,6 +21,8 @@ from logforge.connectors import (
 )
 
 OTHERS = {
+    "alarms.py",
+    "data_symptoms.py",
     "evaluation.py",
     "quality.py",
     "shards.py",
@@ -31,7 +33,7 @@ OTHERS = {
     "queries.py",
     "hygiene.py",
 }
-"""Modules in which `rule` and `Verdict` are something else, or name rules of secrets or of schemas/transition.py."""
+"""Modules in which `rule` and `Verdict` are something else, or name alarms, findings of a reward, rules of secrets or of schemas/transition.py."""
 MAKERS = {"Refused", "Reject", "Verdict", "LeftOut", "replace", "Skip", "Span"}
 POSITIONAL = {"bad_part": 2, "lost": 2, "Verdict": 2, "Refused": 0, "LeftOut": 0, "Span": 5}
 """Callables that other modules import and that take the rule in this position."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from logforge.action_names import renamed
 from logforge.exports.job import Job
 from logforge.schemas.episode import Episode
 from logforge.store import Store
@@ -55,7 +56,7 @@ def logged_episodes(job: Job) -> Iterator[Logged]:
         batch = ids[start : start + _BATCH]
         found = _decisions(store, [*place, batch])
         for episode in store.episodes(batch):
-            yield Logged(episode, found[episode.episode_id])
+            yield Logged(renamed(episode, job.manifest.action_aliases), found[episode.episode_id])
         job.tick(start + len(batch), len(ids), job.shard.split)
 
 

@@ -17,7 +17,7 @@ from logforge.store import Store
 Definition = dict[str, Any]
 
 _CALLS = """
-SELECT DISTINCT e.format, s.action, s.arguments
+SELECT DISTINCT e.format, t.action, s.arguments
 FROM transitions t JOIN steps s USING (episode_id, step) JOIN episodes e USING (episode_id)
 WHERE t.dataset = ? AND t.split = ? AND s.kind = 'tool' AND s.arguments_status <> 'invalid'
 """

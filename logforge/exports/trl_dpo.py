@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from logforge.action_names import renamed
 from logforge.exports.chat import Chat, Turn, answer_of, chat_of, prompt_flaw, turns_of
 from logforge.exports.job import Job, Written, json_lines
 from logforge.exports.tools import as_text, toolbox
@@ -44,7 +45,8 @@ def _with_episodes(
     for start in range(0, len(pairs), _BATCH):
         batch = pairs[start : start + _BATCH]
         ids = {pair[f"episode_{side}"] for pair in batch for side in "ab"}
-        episodes = {episode.episode_id: episode for episode in job.store.episodes(ids)}
+        aliases = job.manifest.action_aliases
+        episodes = {episode.episode_id: renamed(episode, aliases) for episode in job.store.episodes(ids)}
         for pair in batch:
             yield pair, episodes[pair["episode_a"]], episodes[pair["episode_b"]]
         job.tick(start + len(batch), len(pairs), "contrasts")

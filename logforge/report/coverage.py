@@ -39,9 +39,11 @@ _TABLE = f"""
 WITH :logged, {_FAMILIES}, firsts AS (SELECT * FROM logged WHERE step = 0)
 SELECT
   family, count(*) AS stored, count(*) FILTER (t.split = 'train') AS train, count(*) FILTER (t.split = 'validation') AS validation,
-  count(*) FILTER (t.split = 'test') AS test, count(*) FILTER (t.split IS NULL) AS left_out,
+  count(*) FILTER (t.split = 'test') AS test, count(*) FILTER (t.split = 'held_out') AS held_out,
+  count(*) FILTER (t.split IS NULL) AS left_out,
   count(*) FILTER (t.split = 'train' AND t.success) AS train_successes,
   CASE
+    WHEN count(*) FILTER (t.split = 'train') = 0 AND count(*) FILTER (t.split = 'held_out') > 0 THEN 'held out'
     WHEN count(*) FILTER (t.split = 'train') = 0 THEN 'uncovered'
     WHEN count(*) FILTER (t.split = 'train' AND t.success) = 0 AND count(t.success) > 0 THEN 'no success'
     WHEN count(*) FILTER (t.split = 'train') < {THIN} THEN 'thin'
@@ -94,7 +96,7 @@ def measure(context: Context) -> Section:
         "coverage",
         "Coverage",
         "A task family is a format and its task ids without their last number (all tasks of a format where it has more than 60). "
-        f"Uncovered: no train episode. Thin: fewer than {THIN}. No success: known outcomes, and none of train succeeded.",
+        f"Uncovered: no train episode. Held out: none, on purpose. Thin: fewer than {THIN}. No success: known outcomes, and none of train succeeded.",
         (families, matrix, states),
         numbers + found[0],
         (table_of(families, "Episodes by task family, least covered first"), *found[1]),

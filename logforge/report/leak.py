@@ -13,7 +13,7 @@ SUSPICIOUS = 0.85
 _EPISODES = """
 WITH :logged
 SELECT count(*) AS known_episodes, avg(success::INTEGER) AS success_rate
-FROM logged WHERE step = 0 AND split <> 'test' AND success IS NOT NULL
+FROM logged WHERE step = 0 AND split IN ('train', 'validation') AND success IS NOT NULL
 """
 
 

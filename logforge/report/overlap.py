@@ -15,7 +15,9 @@ WITH :logged, weighed AS (
   SELECT *, 1 / (propensity * len(list_filter(mask, lambda x: x))) AS w FROM logged WHERE propensity IS NOT NULL AND action_valid
 )
 SELECT
-  count(*) AS decisions, avg((propensity IS NULL)::INTEGER) AS missing, min(propensity) AS lowest,
+  count(*) AS decisions, avg((propensity IS NULL)::INTEGER) AS missing,
+  avg((propensity_kind = 'estimated')::INTEGER) AS estimated, avg((proposed_action IS NOT NULL)::INTEGER) AS changed,
+  min(propensity) AS lowest,
   quantile_cont(propensity, 0.01) AS percent_1, quantile_cont(propensity, 0.1) AS percent_10, median(propensity) AS median,
   quantile_cont(propensity, 0.9) AS percent_90,
   count(*) FILTER (propensity < 0.01) AS below_1_percent,
@@ -35,7 +37,12 @@ FROM logged GROUP BY ALL ORDER BY decisions DESC, propensity_kind, policy LIMIT 
 def measure(context: Context) -> Section:
     """Quantiles of the propensities and what importance weights would leave."""
     totals, kinds = context.ask("totals", _TOTALS), context.ask("kinds", _KINDS)
-    labels = {"decisions": "decisions", "missing": "without a propensity"}
+    labels = {
+        "decisions": "decisions",
+        "missing": "without a propensity",
+        "estimated": "with an estimated propensity",
+        "changed": "executed another action than was proposed",
+    }
     if totals.value("lowest") is not None:
         labels |= {
             "lowest": "lowest",
@@ -53,7 +60,7 @@ def measure(context: Context) -> Section:
         "The probability with which the behaviour policy took its action. Effective sample size (Kish): (Σw)² / Σw² with "
         "w = 1 / (propensity × allowed actions), the weights of a policy that picks evenly among the allowed actions.",
         (totals, kinds),
-        numbers_of(totals, labels, ("missing", "effective_share")),
+        numbers_of(totals, labels, ("missing", "estimated", "changed", "effective_share")),
         (table_of(kinds, "By kind and policy"),),
         findings=tuple(_findings(totals)),
     )
@@ -65,6 +72,12 @@ def _findings(totals: Query) -> Iterator[Finding]:
         yield Finding(
             "note",
             f"{missing:.0%} of the decisions have no propensity: weighted estimates need them estimated first",
+        )
+    if totals.value("estimated"):
+        yield Finding(
+            "note",
+            f"{totals.value('estimated'):.0%} of the propensities are estimates: what is weighted by them is no better than "
+            "the manifest's `propensity_model` says",
         )
     if totals.value("below_1_percent"):
         yield Finding(

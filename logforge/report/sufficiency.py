@@ -16,7 +16,7 @@ from logforge.report.section import Finding, Number, Query, Section, Table, numb
 _TOLD = 20
 """A rate over fewer is not worth a note."""
 _ALIASING = """
-WITH :logged, known AS (SELECT * FROM logged WHERE split <> 'test' AND success IS NOT NULL), pairs AS (
+WITH :logged, known AS (SELECT * FROM logged WHERE split IN ('train', 'validation') AND success IS NOT NULL), pairs AS (
   SELECT state_key, action, count(DISTINCT episode_id) AS episodes, count(DISTINCT success) AS outcomes FROM known GROUP BY ALL
 )
 SELECT
