@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from logforge.action_fit import fit_actions
@@ -28,6 +30,7 @@ from logforge.encoders import make_encoder
 from logforge.exclusion import held_out
 from logforge.gates import Measures, Passed, check_thresholds, pass_gates
 from logforge.golden_states import GOLDEN_FILE, GoldenState, digests, golden_file, golden_of
+from logforge.known_states import KnownStates, StatesId
 from logforge.near_duplicates import near_duplicates
 from logforge.observing import encode_texts, observe, reduced_texts
 from logforge.progress import Tick, silent
@@ -177,24 +180,34 @@ class _Build:
         origin = self.origins.get(episode_id)
         return self.place[origin.parent_episode_id if origin else episode_id]
 
-    def _members(self, episodes: Iterable[Episode], symbols: StateBuilder) -> Iterator[Member]:
-        """The episodes with their states in symbols."""
+    def _members(self, episodes: Iterable[Episode], symbols: StateBuilder | None) -> Iterator[Member]:
+        """The episodes with their states in symbols, or without states."""
         for episode in episodes:
             name = episode.episode_id
-            yield Member(episode, *self._stands(name), symbols.symbols(episode), self.origins.get(name))
+            states = symbols.symbols(episode) if symbols else []
+            yield Member(episode, *self._stands(name), states, self.origins.get(name))
 
     def _pieces(self, symbols: StateBuilder) -> Iterator[Iterator[Member]]:
         return (self._members(episodes, symbols) for episodes in self.kept.pieces())
 
+    def _look_for_states(self) -> None:
+        """The states of what is kept, where a dataset of the store has them."""
+        splits = {name: self._stands(name)[0] for name in self.kept.ids}
+        known = self.config, self.space, self.aliases, self.encoder, self.reduction
+        self.states = StatesId.of(self.kept, splits, *known)
+        self.known = KnownStates.find(self.store, self.states, self.kept)
+
     def make_rows(self) -> None:
-        """Actions, states in symbols, and the transitions."""
+        """Actions, states in symbols (or their keys, where they are known), and the transitions."""
         in_train = {name for name in self.kept.ids if self._stands(name)[0] == "train"}
         self.space, self.candidates = fit_actions(
             self.store.con, self.config, self.kept, self.kept.only(in_train), self.splits, self.aliases, self.vocabulary
         )  # fmt: skip
         self.symbols = StateBuilder(self.config.state, self.space, self.config.text_size)
-        members = self._members(self.kept, self.symbols)
-        self.rows = transition_rows(members, self.rewards, self.space, self.spec.gamma)
+        self._look_for_states()
+        members = self._members(self.kept, None if self.known else self.symbols)
+        keys = self.known.keys if self.known else None
+        self.rows = transition_rows(members, self.rewards, self.space, self.spec.gamma, keys)
 
     def validate(self, allowance: Allowance) -> None:
         """Every rule on every row; episodes that break one are set aside whole, as far as that is allowed."""
@@ -205,23 +218,39 @@ class _Build:
         self.left_out |= broken
         self.rows = self.rows.filter(~pl.col("episode_id").is_in(list(broken)))
         self.kept = self.kept.without(broken)
+        if broken:
+            self._look_for_states()
 
     def encode(self) -> None:
-        """Texts to vectors (each once), PCA fitted on what the train split says, and the arrays of each split."""
+        """Texts to vectors (each once), PCA fitted on what the train split says, and the arrays of each split.
+
+        Where the states are known, their vectors and the PCA are read.
+        """
         if not (self.rows["split"] == "train").any():
             raise UsageError("the train split is empty", "ingest more episodes, or choose another --seed")
-        cache = TextCache(self.store.con, self.encoder, self.progress)
-        used = encode_texts(self._pieces(self.symbols), self.symbols, cache)
-        texts, self.pca = reduced_texts(used, cache, self.config.text_size, self.out, self.reduction)
-        self.builder = StateBuilder(self.config.state, self.space, self.pca.size)
-        observations = observe(self._pieces(self.builder), self.builder, texts, self.out)
+        observations = self._known_observations() or self._made_observations()
         self.arrays = {}
         for split in SPLIT_NAMES if self.held_out else DRAWN_SPLITS:
             rows = self.rows.filter(pl.col("split") == split)
             groups = [self._stands(name)[1] for name in rows["episode_id"].unique(maintain_order=True)]
-            self.arrays[split] = split_arrays(
-                rows, lengths_of(rows), groups, observations[split].as_array(), self.space
-            )
+            self.arrays[split] = split_arrays(rows, lengths_of(rows), groups, observations[split], self.space)
+
+    def _known_observations(self) -> Mapping[str, npt.NDArray[np.float32]] | None:
+        """The states' vectors by split, where they are known."""
+        if self.known is None:
+            return None
+        self.pca = self.known.pca
+        self.builder = StateBuilder(self.config.state, self.space, self.pca.size)
+        return self.known.observations
+
+    def _made_observations(self) -> Mapping[str, npt.NDArray[np.float32]]:
+        """Texts to vectors, the PCA, and the states' vectors by split."""
+        cache = TextCache(self.store.con, self.encoder, self.progress)
+        used = encode_texts(self._pieces(self.symbols), self.symbols, cache)
+        texts, self.pca = reduced_texts(used, cache, self.config.text_size, self.out, self.reduction)
+        self.builder = StateBuilder(self.config.state, self.space, self.pca.size)
+        made = observe(self._pieces(self.builder), self.builder, texts, self.out)
+        return {split: spool.as_array() for split, spool in made.items()}
 
     def estimate(self) -> None:
         """The propensities that the log lacks, where they are asked for."""
@@ -292,14 +321,14 @@ class _Build:
         with store.transaction():
             replace_rows(store, name, frames, self.left_out, self.failures)
             sealed = write_dataset(folder, self.arrays, manifest, files, config.part_bytes)
-            record(store, name, sealed, folder, config, reward)
+            record(store, name, sealed, folder, config, reward, self.states._asdict())
         of_splits = split_report(
             self.grouping, self.splits, self.near, self.rows, config.split_by, earlier, self.held_out
         )
         return BuildReport.of(
             sealed, folder, self.rows, self.treated.conflicts, self.left_out, self.origins, self._formats(),
             config.augment, self.encoder.truncated, of_splits, passed, config.weights.unknown(self.rows),
-            thought_leak(store.con, name),
+            thought_leak(store.con, name), "reused" if self.known else "made",
         )  # fmt: skip
 
     def _formats(self) -> dict[str, str]:

@@ -69,6 +69,8 @@ class BuildReport:
     """How many episodes that the weights name are not in train."""
     action_report: ActionReport
     thoughts: ThoughtLeak
+    states: str
+    """Whether states were `made`, or `reused` from a dataset that has the same ones."""
 
     @classmethod
     def of(
@@ -86,6 +88,7 @@ class BuildReport:
         gates: Iterable[Passed],
         unknown_episodes: int,
         thoughts: ThoughtLeak,
+        states: str,
     ) -> BuildReport:
         """The report of a finished build. `formats` maps episode ids to formats."""
         return cls(
@@ -123,6 +126,7 @@ class BuildReport:
             unknown_episodes=unknown_episodes,
             action_report=ActionReport.of(manifest, rows),
             thoughts=thoughts,
+            states=states,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -158,6 +162,8 @@ class BuildReport:
             lines.append(
                 f"{self.truncated} texts encoded in this run were longer than the encoder reads, and were cut"
             )
+        if self.states == "reused":
+            lines.append("states: reused from a dataset of the store that has the same ones")
         for name in self.augmenters:
             lines.append(f"augmented by {name}: {self.augmented.get(name, 0)} episodes (train only)")
         lines += [f"conflicts: {count} × {kind}" for kind, count in sorted(self.conflicts.items())]

@@ -146,7 +146,9 @@ def _known(store: Store) -> dict[str, dict[str, Any]]:
 def _stored(given: str, name: str, store: Store, row: dict[str, Any], folder: Path | None = None) -> Side:
     place = folder or store.path.parent / row["path"]
     manifest, notes = _manifest(place, row["hash"], given)
-    settings = {key: value for key, value in json.loads(row["config"]).items() if key != "reward"}
+    settings = {
+        key: value for key, value in json.loads(row["config"]).items() if key not in ("reward", "states")
+    }
     return Side(given, name, place, manifest, store, row["hash"], row["spec_hash"], settings, notes)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from logforge.encoders import make_encoder
 from logforge.reduce import Pca
 from logforge.schemas.errors import Mismatch, UsageError
 from logforge.shards import check_files, read_manifest
 
-_PCA = "encoder/pca.npz"
+PCA_FILE: Final = "encoder/pca.npz"
 
 
 def earlier_reduction(folder: str | Path | None, encoder: str) -> Pca | None:
@@ -27,5 +28,5 @@ def earlier_reduction(folder: str | Path | None, encoder: str) -> Pca | None:
     if earlier != now:
         remedy = f"build with --encoder {manifest.config['encoder']}"
         raise Mismatch(f"encoder of {folder}", earlier, now, remedy)
-    check_files(folder, manifest, (_PCA,))
-    return Pca.load(Path(folder) / _PCA)
+    check_files(folder, manifest, (PCA_FILE,))
+    return Pca.load(Path(folder) / PCA_FILE)

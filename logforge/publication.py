@@ -77,7 +77,7 @@ def manifest_of(
         behaviour_policies=space.policies,
         propensity_kinds=dict(rows.group_by("propensity_kind").len().iter_rows()),
         seed=config.seed,
-        packages={package: found for package in PACKAGES if (found := _version(package))},
+        packages=package_versions(),
         observation_dtype=config.observation_dtype,
         licences=read_licences(config.licences),
     )
@@ -89,6 +89,11 @@ def serving_files(pca: Pca, space: ActionSpace) -> dict[str, bytes]:
         "encoder/pca.npz": pca.to_bytes(),
         "actions.json": (json.dumps(space.to_dict(), indent=2, sort_keys=True) + "\n").encode(),
     }
+
+
+def package_versions() -> dict[str, str]:
+    """The version of each of PACKAGES that is installed."""
+    return {package: found for package in PACKAGES if (found := _version(package))}
 
 
 def _version(package: str) -> str | None:
@@ -124,8 +129,9 @@ def record(
     folder: Path,
     config: BuildConfig,
     reward: str | Path | RewardSpec,
+    states: Mapping[str, str],
 ) -> None:
-    """The dataset in the store's list, with the reward spec's file, on which no hash depends."""
+    """The dataset in the store's list, with what its states are known by and the reward spec's file, on which no hash depends."""
     home = store.path.parent
     file = None if isinstance(reward, RewardSpec) else label_of(Path(reward), home)
     store.con.execute(
@@ -134,7 +140,7 @@ def record(
             name,
             manifest.hash,
             manifest.spec_hash,
-            json.dumps({**config.as_dict(), "reward": file}, sort_keys=True),
+            json.dumps({**config.as_dict(), "reward": file, "states": dict(states)}, sort_keys=True),
             datetime.now(UTC).replace(tzinfo=None),
             label_of(folder, home),
         ],

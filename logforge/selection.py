@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -45,7 +45,7 @@ def chosen(
     return Episodes(spool, ids), flagged | meeting
 
 
-def unlearnable(episodes: Iterable[Episode], rewards: pl.DataFrame) -> dict[str, LeftOut]:
+def unlearnable(episodes: Episodes, rewards: pl.DataFrame) -> dict[str, LeftOut]:
     """Episodes that cannot be learnt from, with the reason: no decision, or a reward that is null."""
     nulls = (
         rewards.filter(pl.col("reward").is_null())
@@ -53,8 +53,9 @@ def unlearnable(episodes: Iterable[Episode], rewards: pl.DataFrame) -> dict[str,
         .agg(pl.col("null_reason").first(), pl.col("step").min())
     )
     missing = {row[0]: (row[1], row[2]) for row in nulls.iter_rows()}
+    scored = set(rewards["episode_id"].unique()) - missing.keys()
     found = {}
-    for episode in episodes:
+    for episode in episodes.without(scored):
         if not episode.steps:
             found[episode.episode_id] = LeftOut(
                 "no_decision", "the agent decides nothing in it", None, episode.locator

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
+import xxhash
 from msgspec.structs import astuple
 from numpy.typing import DTypeLike, NDArray
 
@@ -112,6 +113,19 @@ class SpoolFile:
             raise StoreError(place, error.strerror or str(error), _ROOM) from error
 
 
+class SavedFile(SpoolFile):
+    """A file that is there already, from a byte on. It is only read, and stays readable when its name is gone."""
+
+    def __init__(self, path: Path, start: int) -> None:
+        self._handle, self._start, self._buffer = os.open(path, os.O_RDONLY), start, bytearray()
+        weakref.finalize(self, os.close, self._handle)
+        self.size = os.fstat(self._handle).st_size - start
+
+    def read_into(self, found: NDArray[Any], start: int) -> None:
+        """Fill an array, as SpoolFile does."""
+        super().read_into(found, self._start + start)
+
+
 def _there(folder: Path) -> Path:
     return next(place for place in (folder, *folder.resolve().parents) if place.is_dir())
 
@@ -121,6 +135,7 @@ class EpisodeSpool:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._file, self._places = SpoolFile(folder), dict[str, tuple[int, int]]()
+        self._next, self._ahead = 0, (0, memoryview(b""))
         self._told: Callable[[Episode], Episode] | None = None
 
     def tell(self, change: Callable[[Episode], Episode]) -> None:
@@ -142,8 +157,24 @@ class EpisodeSpool:
         """The bytes of an episode in its packed form."""
         return self._places[episode_id][1]
 
+    def digest(self, episode_id: str) -> bytes:
+        """16 bytes over the packed form of an episode, as it was added."""
+        return xxhash.xxh3_128_digest(self._packed(episode_id))
+
+    def _packed(self, episode_id: str) -> memoryview:
+        """The packed form of an episode. Where it follows the one before it, those behind it are read along: one call costs more
+        than the bytes."""
+        start, size = self._places[episode_id]
+        first, held = self._ahead
+        if not first <= start <= start + size <= first + len(held):
+            most = _BUFFER if start == self._next else size
+            count = min(max(size, most), self._file.size - start)
+            first, held = self._ahead = start, self._file.read(start, count).data
+        self._next = start + size
+        return held[start - first : start - first + size]
+
     def __getitem__(self, episode_id: str) -> Episode:
-        messages, steps, rest = msgspec.msgpack.decode(self._file.read(*self._places[episode_id]).data)
+        messages, steps, rest = msgspec.msgpack.decode(self._packed(episode_id))
         episode = Episode(
             messages=[Message(*row) for row in messages],
             steps=[Step(*row) for row in steps],
@@ -192,8 +223,20 @@ class Episodes(Collection[Episode]):
 class RowSpool:
     """Rows of one shape, appended in pieces and then read as an array that is copied where it is indexed."""
 
-    def __init__(self, dtype: DTypeLike, tail: tuple[int, ...], folder: Path | None = None) -> None:
-        self._file, self.dtype, self.tail = SpoolFile(folder), np.dtype(dtype), tail
+    def __init__(
+        self,
+        dtype: DTypeLike,
+        tail: tuple[int, ...],
+        folder: Path | None = None,
+        file: SpoolFile | None = None,
+    ) -> None:
+        self._file, self.dtype, self.tail = file or SpoolFile(folder), np.dtype(dtype), tail
+
+    @classmethod
+    def saved(cls, path: Path) -> RowSpool:
+        """The rows of an .npy file."""
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        return cls(mapped.dtype, mapped.shape[1:], file=SavedFile(path, mapped.offset))
 
     @classmethod
     def of(cls, count: int, dtype: DTypeLike, tail: tuple[int, ...], folder: Path | None = None) -> RowSpool:

@@ -42,7 +42,8 @@ class Origin(NamedTuple):
 
 
 class Member(NamedTuple):
-    """An episode of the dataset: its split and split group, its states (one more than steps) and, if augmented, its origin."""
+    """An episode of the dataset: its split and split group, its states (one more than steps; none where they are
+    known already) and, if augmented, its origin."""
 
     episode: Episode
     split: str
@@ -52,12 +53,18 @@ class Member(NamedTuple):
 
 
 def transition_rows(
-    members: Iterable[Member], rewards: pl.DataFrame, space: ActionSpace, gamma: float
+    members: Iterable[Member],
+    rewards: pl.DataFrame,
+    space: ActionSpace,
+    gamma: float,
+    keys: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """One row per step, ordered by episode and step. `rewards` is what rewards.score gives. Memory holds the rows, and some
-    members at a time."""
+    members at a time. `keys` are the state keys of all rows where they are known: then members need no states."""
     pieces = [_frame(batch, space) for batch in batches(members, _TOGETHER)]
     frame = pl.concat([pl.DataFrame(schema=_LOGGED), *pieces], rechunk=True).sort(_STEP, maintain_order=True)
+    if keys is not None:
+        frame = frame.with_columns(keys["state_key"], keys["state_key_canonical"])
     frame = frame.join(
         rewards.select("episode_id", pl.col("step").cast(pl.Int32), "reward", "reward_terms"),
         on=_STEP,
@@ -133,8 +140,8 @@ def _columns(
         "episode_id": [episode.episode_id] * every,
         "step": [step.step for step in steps],
         "split": [member.split] * every,
-        "state_key": [state_key(state) for state in states],
-        "state_key_canonical": [canonical_key(state) for state in states],
+        "state_key": [state_key(state) for state in states] if states else [None] * every,
+        "state_key_canonical": [canonical_key(state) for state in states] if states else [None] * every,
         "action": [step.action for step in steps],
         "action_id": [action for action, _ in taken],
         "action_valid": [valid for _, valid in taken],

@@ -199,7 +199,7 @@ DATASETS = Table(
         dataset     VARCHAR    NAME
         hash        VARCHAR    of everything the shards hold
         spec_hash   VARCHAR    of the reward spec
-        config      JSON       the build configuration, and the file of the reward spec
+        config      JSON       the build configuration, the file of the reward spec, and what the states are known by
         created_at  TIMESTAMP  UTC
         path        VARCHAR    folder of the shards
     """),

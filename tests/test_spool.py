@@ -29,6 +29,25 @@ def test_episodes_come_back_equal_in_the_order_of_their_ids(made):
     assert list(found.only({"00", "99"})) == made[:1]
 
 
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.sampled_from([1, 700, 1 << 20]))
+@settings(max_examples=30)
+def test_what_is_read_along_changes_nothing_in_any_order_and_as_more_is_added(asked, ahead):
+    kept, alone, made = EpisodeSpool(), {}, {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spool, "_BUFFER", ahead)
+        for number, name in enumerate(f"{n:02}" for n in asked):
+            if name not in made:
+                made[name] = parallel_episode(name=f"{name}/{'x' * number}")
+                made[name] = spool.msgspec.structs.replace(made[name], episode_id=name)
+                kept.add(made[name])
+                own = EpisodeSpool()
+                own.add(made[name])
+                alone[name] = own.digest(name)
+            assert kept[name] == made[name]
+            assert list(Episodes(kept, made)) == [made[one] for one in sorted(made)]
+            assert {one: kept.digest(one) for one in made} == alone
+
+
 def test_pieces_hold_no_more_than_they_may(monkeypatch):
     kept, names = EpisodeSpool(), [f"{n:02}" for n in range(10)]
     for name in names:
@@ -60,6 +79,19 @@ def test_rows_are_indexed_as_an_array_of_them(sizes, chance):
     np.testing.assert_array_equal(left[1:2], rows[chosen][1:2])
     places = np.array([chance.randrange(len(rows)) for _ in range(4)] if len(rows) else [], np.int64)
     np.testing.assert_array_equal(found[places], rows[places])
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_rows_of_a_saved_file_stay_readable_when_its_name_is_gone(tmp_path, count):
+    rows = np.arange(3 * count, dtype=np.float32).reshape(-1, 3)
+    np.save(tmp_path / "rows.npy", rows)
+    found = RowSpool.saved(tmp_path / "rows.npy").as_array()
+    (tmp_path / "rows.npy").unlink()
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found[:], rows)
+    np.testing.assert_array_equal(found[1:3], rows[1:3])
+    chosen = np.arange(count)[::-2]
+    np.testing.assert_array_equal(found[chosen], rows[chosen])
 
 
 def test_rows_may_be_put_in_their_places():
