@@ -87,7 +87,9 @@ def outcome(name: str, at: Path, folder: Path, seeds: int, updates: int, setting
     stopped = [report.stopped[name] for name in names if name in report.stopped]
     rows = _rows(folder / "run" / "metrics.jsonl", algo)
     alpha = report.config["alpha"] if algo == "cql" else 0.0
-    limits = Limits.of(Span(-1.0, 1.0), alpha, shard.returns, shard.actions)
+    limits = Limits.of(
+        Span(-1.0, 1.0), alpha, shard.returns, shard.actions, clipped=report.config["clip_targets"]
+    )
     return Outcome(
         name,
         seeds,
@@ -144,7 +146,7 @@ def _page(found: list[Outcome], updates: int):
     yield (
         f"`python -m benchmarks.divergence`: `{WORLD}`, structured features, {EPISODES:,} logged episodes of `mix`, rewards of ±1 at the end, "
         f"γ {GAMMA}; {updates:,} updates ({updates / TrainConfig().updates:g} × the preset's). No return lies outside ±1; the alarm's limit is "
-        f"1 + α + half the range's width. Success: {PLAYED} episodes of each seed's kept checkpoint."
+        f"1 + α + the range's width (half of it without clipping). Success: {PLAYED} episodes of each seed's kept checkpoint."
     )
     yield ""
     yield "| setting | seeds | stopped | at update (median) | kept update (median) | largest Q | limit | success, mean (worst seed) | CPU s |"

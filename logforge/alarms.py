@@ -1,8 +1,9 @@
 """When a run goes wrong: rules on the rows of metrics of one policy, and which of its checkpoints is kept.
 
 The rules follow from the range of possible returns. A target clipped to it is never above `high`; CQL's fixed point,
-Q(a) = T(a) − α (π(a) / μ(a) − 1), is at most α above its target T. So Q up to `high` + α is what the method asks for. Half
-the range's width on top is room for a network's errors between states; what lies beyond and keeps growing runs away.
+Q(a) = T(a) − α (π(a) / μ(a) − 1), is at most α above its target T. So Q up to `high` + α is what the method asks for. The
+range's width on top is room for a network's errors between states (half of it where targets are not clipped, and nothing
+holds what feeds on itself); what lies beyond and keeps growing runs away.
 """
 
 from __future__ import annotations
@@ -40,12 +41,21 @@ class Limits(NamedTuple):
 
     @classmethod
     def of(
-        cls, span: tuple[float, float], alpha: float, returns: NDArray[Any], actions: NDArray[Any]
+        cls,
+        span: tuple[float, float],
+        alpha: float,
+        returns: NDArray[Any],
+        actions: NDArray[Any],
+        *,
+        clipped: bool,
     ) -> Limits:
-        """For a learner whose penalty weighs `alpha` (0 where it has none), of the train split's returns and actions."""
+        """For a learner whose penalty weighs `alpha` (0 where it has none), of the train split's returns and actions.
+
+        With `clipped` targets an error between states cannot feed itself, and has the whole width of the range for room.
+        """
         low, high = span
         width = high - low if math.isfinite(high - low) else float(np.ptp(returns))
-        slack = 0.5 * (width or 1.0)
+        slack = (1.0 if clipped else 0.5) * (width or 1.0)
         commonest = float(np.bincount(actions).max() / len(actions))
         return cls(low - alpha - slack, high + alpha + slack, float(np.var(returns)), commonest)
 

@@ -19,6 +19,7 @@ from logforge.cli_badcases import badcases
 from logforge.cli_check import check
 from logforge.cli_conflicts import conflict_options, conflicts
 from logforge.cli_credit import credit
+from logforge.cli_credit_agreement import credit_agreement
 from logforge.cli_diff import diff
 from logforge.cli_export import export
 from logforge.cli_forget import forget
@@ -248,6 +249,7 @@ main.add_command(badcases)
 main.add_command(check)
 main.add_command(conflicts)
 main.add_command(credit)
+main.add_command(credit_agreement)
 main.add_command(diff)
 main.add_command(doctor)
 main.add_command(export)

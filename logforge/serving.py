@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logforge.actions import ActionSpace
-from logforge.encoders import F32, TextVectors, encoded, make_encoder
+from logforge.encoders import F32, TextVectors, encoded, is_blank, make_encoder
 from logforge.endpoint_encoder import ENDPOINT
 from logforge.golden_states import GOLDEN_FILE, prove, read_golden
 from logforge.hashing_encoder import HashingEncoder
@@ -90,6 +90,12 @@ class StateServer:
         return self.builder.vectors(states, lookup), masks.reshape(
             len(states), self.builder.space.vocabulary.size
         )
+
+    def text_vectors(self, texts: Sequence[str]) -> F32:
+        """Reduced vectors [texts, columns] of texts, as states have them; zeros for a blank one."""
+        found = self._lookup({text for text in texts if not is_blank(text)})
+        vectors: F32 = found.matrix[[found.index(text) for text in texts]]
+        return vectors
 
     def _refuse_unlike(self) -> None:
         """Another vocabulary or other columns than the manifest names cannot be told by checksums: the code may be another."""

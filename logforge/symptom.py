@@ -45,4 +45,4 @@ class Patient(NamedTuple):
         train, manifest = self.train, self.train.manifest
         span = possible_returns(train.rewards, train.terminals, manifest.gamma, manifest.return_range)
         alpha = self.config.alpha if self.learner == "cql" else 0.0
-        return Limits.of(span, alpha, train.returns, train.actions)
+        return Limits.of(span, alpha, train.returns, train.actions, clipped=self.config.clips)

@@ -118,6 +118,11 @@ class TrainConfig:
         """One per member."""
         return tuple(range(self.seed, self.seed + self.members))
 
+    @property
+    def clips(self) -> bool:
+        """Whether TD targets stay in the range of possible returns."""
+        return self.clip_targets and self.backend == "torch"
+
     def sized(self, transitions: int) -> TrainConfig:
         """With the updates that so many passes over a split of this size take; as it is where none are asked for."""
         if not self.passes:

@@ -211,7 +211,8 @@ class _Job:
     def fit(self, part: str, backend: ModuleType) -> dict[str, dict[str, Any]]:
         """Train all members of one policy, keep their bundles and return the facts of each."""
         alpha = self.config.alpha if part == "cql" else 0.0
-        limits = Limits.of(self.span, alpha, self.parts[part].returns, self.parts[part].actions)
+        data, clipped = self.parts[part], self.config.clips
+        limits = Limits.of(self.span, alpha, data.returns, data.actions, clipped=clipped)
         watches = {seed: Watch(self._name(part, seed), limits) for seed in self.config.seeds}
         halted: set[int] = set()
         for point in self._shown(part, backend, halted):

@@ -95,9 +95,10 @@ def test_a_collapse_is_a_warning_and_none_where_it_helps():
 def test_the_penalty_of_cql_widens_the_range():
     """Its fixed point lies up to alpha above its target."""
     returns, actions = np.array([-1.0, 1.0]), np.array([0, 0, 1])
-    assert Limits.of((-1.0, 1.0), 0.0, returns, actions) == (-2.0, 2.0, 1.0, pytest.approx(2 / 3))
-    assert Limits.of((-1.0, 1.0), 4.0, returns, actions)[:2] == (-6.0, 6.0)
-    assert math.isfinite(Limits.of((-math.inf, 1.0), 0.0, returns, actions).high)
+    free = Limits.of((-1.0, 1.0), 0.0, returns, actions, clipped=False)
+    assert free == (-2.0, 2.0, 1.0, pytest.approx(2 / 3))
+    assert Limits.of((-1.0, 1.0), 4.0, returns, actions, clipped=True)[:2] == (-7.0, 7.0)
+    assert math.isfinite(Limits.of((-math.inf, 1.0), 0.0, returns, actions, clipped=True).high)
 
 
 def looped(folder):

@@ -82,6 +82,7 @@ def test_only_the_named_modules_write_to_disk():
     writers |= {
         "exports/job",
         "policy_onnx",
+        "text_q",
         "sweeping",
         "exports/mdp",
         "exports/minari_folder",
