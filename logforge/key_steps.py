@@ -42,7 +42,7 @@ def read_key_steps(path: str | Path) -> tuple[KeyStep, ...]:
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+        raise InputError(str(path), f"cannot be read: {error.strerror}", remedy=_REMEDY) from None
     found: dict[tuple[str, int, str], KeyStep] = {}
     problems = []
     for number, line in enumerate(lines, 1):
