@@ -40,7 +40,7 @@ def test_the_connector_of_the_page_is_short(built):
 
 def test_it_keeps_the_laws_and_its_log_is_ingested(built):
     folder, output = built
-    assert "chatlog: 1 files, 11 laws, 0 findings" in output
+    assert "chatlog: 1 files, 12 laws, 0 findings" in output
     assert "records 4 = kept 3 + duplicates 0 + quarantined 1 + skipped 0" in output
     assert "unknown_role" in output
     done = logforge(
@@ -70,7 +70,7 @@ def test_its_own_tests_run(built):
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    assert "10 passed" in done.stdout
+    assert "11 passed" in done.stdout
 
 
 def test_a_broken_entry_point_is_a_warning_and_not_a_crash(built, tmp_path):
