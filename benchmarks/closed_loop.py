@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.measure import write_page
+
 EPISODES, UPDATES, PLAYED = 2_000, 2_000, 1_000
 GAMMA, ALPHA = 0.99, 0.3
 """Of sparse rewards of ±1 at the end."""
@@ -146,9 +148,7 @@ def main() -> None:
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         waiting = [(job[0], pool.submit(job[0], job[1], job[2], FIRST_SEED + job[3])) for job in jobs]
         found = [(how, future.result()) for how, future in waiting]
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text("\n".join(_page(found, time.monotonic() - started)) + "\n")
-    print(given.out.read_text())
+    write_page(given.out, _page(found, time.monotonic() - started))
 
 
 def _page(found: list, seconds: float):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from benchmarks.measure import write_page
 from logforge.credit_agreement import consistency, spearman
 from logforge.credit_methods import METHODS, Evidence, Values
 from logforge.sample_efficiency import curve_area, interactions_to
@@ -300,9 +301,7 @@ def main() -> None:
             pool.submit(play, world, FIRST_SEED + log, sizes) for log in range(given.logs) for world in WORLDS
         ]
         found = [job.result() for job in jobs]
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text("\n".join(page(found, sizes, time.monotonic() - started)) + "\n")
-    print(given.out.read_text())
+    write_page(given.out, page(found, sizes, time.monotonic() - started))
 
 
 def page(found: Sequence[Found], sizes: Sizes, seconds: float) -> Iterator[str]:

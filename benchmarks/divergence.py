@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.measure import write_page
 from logforge.alarms import Limits
 from logforge.train_config import TrainConfig
 
@@ -135,9 +136,7 @@ def main() -> None:
         home = Path(folder)
         at = dataset(home / "data")
         found = [outcome(name, at, home, given.seeds, given.updates, settings) for name, settings in RUNS]
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text("\n".join(_page(found, given.updates)) + "\n")
-    print(given.out.read_text())
+    write_page(given.out, _page(found, given.updates))
 
 
 def _page(found: list[Outcome], updates: int):

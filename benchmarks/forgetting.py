@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.measure import write_page
+
 EPISODES, PLAYED, UPDATES, GAMMA = 3_000, 1_000, 2_000, 0.99
 WAYS: dict[str, dict[str, object]] = {
     "the second month alone": {},
@@ -139,10 +141,8 @@ def main() -> None:
     for seed in range(given.seeds):
         with tempfile.TemporaryDirectory() as folder:
             found.append(one_seed(seed, Path(folder), given.updates, given.played))
-    given.out.parent.mkdir(parents=True, exist_ok=True)
     page = _page(found, time.monotonic() - started, given.updates, given.played)
-    given.out.write_text("\n".join(page) + "\n")
-    print(given.out.read_text())
+    write_page(given.out, page)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from benchmarks.measure import write_page
+
 if TYPE_CHECKING:
     from logforge.arrays import SplitArrays
     from logforge.envs.rollout import Policy
@@ -153,9 +155,7 @@ def main() -> None:
             pool.submit(play, world, FIRST_SEED + log, sizes) for world in KINDS for log in range(given.logs)
         ]
         found = [job.result() for job in jobs]
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text("\n".join(page(found, sizes, time.monotonic() - started)) + "\n")
-    print(given.out.read_text())
+    write_page(given.out, page(found, sizes, time.monotonic() - started))
 
 
 def page(found: Sequence[Found], sizes: Sizes, seconds: float) -> Iterator[str]:

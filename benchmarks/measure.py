@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,14 @@ class Result:
     ratio: float | None
     target: str
     met: bool | None
+
+
+def write_page(path: Path, lines: Iterable[str]) -> None:
+    """Write a page of measured figures, and show it."""
+    text = "\n".join(lines) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    print(text)
 
 
 def cpu_seconds(call: Callable[[], object], repeats: int = 3) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.arrays import SplitArrays
+from logforge.evaluation import SMALL_TRAIN
 from logforge.schemas.manifest import Manifest
 from logforge.shards import Shard
 from logforge.symptom import Patient, Symptom
@@ -16,8 +17,6 @@ from logforge.symptom import Patient, Symptom
 if TYPE_CHECKING:
     from logforge.reward_rules import Finding
 
-FEW_EPISODES: Final = 500
-"""Below about this many train episodes no gain over cloning was measured (docs/design.md, §9)."""
 FEW_SUCCESSES: Final = 0.15
 """Of episodes with a known outcome. Simulated logs without competent behaviour had 0.07 and 0.13, mixes with it 0.28 and 0.30."""
 REPEATS: Final = 3
@@ -35,13 +34,13 @@ def data_symptoms(patient: Patient) -> Iterator[Symptom]:
 
 def _size(train: SplitArrays) -> Iterator[Symptom]:
     count = int((~train.augmented).sum())
-    if count < FEW_EPISODES:
+    if count < SMALL_TRAIN:
         yield Symptom(
             "few_episodes",
             f"{count} train episodes",
-            f"below about {FEW_EPISODES} no gain over cloning was measured: rare good moves are not seen often enough",
+            f"below about {SMALL_TRAIN} no gain over cloning was measured: rare good moves are not seen often enough",
             "ingest more logs; until then cloning of the successes is the better controller",
-            {"episodes": count, "needed": FEW_EPISODES},
+            {"episodes": count, "needed": SMALL_TRAIN},
         )
 
 
