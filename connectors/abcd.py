@@ -21,7 +21,7 @@ class Abcd:
     """ABCD's conversations; the agent is a person."""
 
     name = "abcd"
-    version = 2
+    version = 3
     record = "one conversation (an array element, a line or the document)"
     fills: tuple[str, ...] = ()
     splittable = True

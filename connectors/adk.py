@@ -28,7 +28,7 @@ class AdkSession:
     """ADK's stored sessions."""
 
     name = "adk_session"
-    version = 2
+    version = 3
     record = "the document (or line): one session"
     fills = ("thoughts", "tokens", "times")
 

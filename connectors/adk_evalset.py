@@ -31,7 +31,7 @@ class AdkEvalSet:
     """ADK's evaluation sets: recorded conversations that later runs are compared with."""
 
     name = "adk_evalset"
-    version = 2
+    version = 3
     record = "the document (or line): one set; every case is an episode"
     fills = ("times",)
 

@@ -27,7 +27,7 @@ class AgentDojo:
     """AgentDojo's `runs/PIPELINE/SUITE/USER_TASK/ATTACK/INJECTION.json`."""
 
     name = "agentdojo"
-    version = 3
+    version = 4
     record = "one run: the document"
     fills = ("outcome", "thoughts")
 

@@ -37,7 +37,7 @@ class AnthropicApi:
     """Request and response logs of the Messages API."""
 
     name = "anthropic_api"
-    version = 2
+    version = 3
     record = "one request with its response (a line, an array element or the document)"
     fills = ("tools", "thoughts", "tokens", "times")
 

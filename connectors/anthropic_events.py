@@ -40,7 +40,7 @@ class AnthropicManaged:
     """Recorded sessions of Anthropic's managed agents."""
 
     name = "anthropic_managed"
-    version = 2
+    version = 3
     record = "one line: an SDK call and one value that it took or gave"
     fills = ("tools", "thoughts", "tokens", "latency", "times")
 

@@ -42,7 +42,7 @@ class Atif:
     """ATIF documents, as Harbor and others write them."""
 
     name = "atif"
-    version = 3
+    version = 5
     record = "one trajectory: the document, a line or an array element; and the trial's result beside it"
     fills = ("score", "rewards", "tools", "thoughts", "tokens", "cost", "times")
 
@@ -227,7 +227,8 @@ class _Trajectory:
                 )
             else:
                 call_id = text_or_none(call.get("tool_call_id"))
-                calls.append(Call(name, call.get("arguments"), call_id, f"{where}/{index}"))
+                proposed = text_or_none(_object(call.get("extra")).get("proposed_action"))
+                calls.append(Call(name, call.get("arguments"), call_id, f"{where}/{index}", proposed))
         return calls
 
     def _observe(self, step: dict[str, Any], where: str, calls: int) -> None:

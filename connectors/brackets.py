@@ -174,6 +174,13 @@ def openings(data: bytes | str) -> int:
     return int(np.count_nonzero((np.frombuffer(data, np.uint8) & _SAME) == _OPENS))
 
 
+def deepest_of_first(data: bytes) -> int:
+    """How many levels deep the first of several JSON texts is nested, or what there is of it."""
+    depths = Scanner().marks(data.rstrip(b"\\")).depths
+    ends = np.flatnonzero(depths <= 0)
+    return int(depths[: ends[0] if len(ends) else None].max(initial=0))
+
+
 def deepest(data: bytes) -> int:
     """How many levels deep the brackets of a JSON text are nested."""
     scanner = Scanner()

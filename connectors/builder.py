@@ -197,6 +197,7 @@ class EpisodeBuilder:
         *,
         failed: bool | None = None,
         status: ResultStatus | None = None,
+        error_class: str | None = None,
         latency_s: float | None = None,
         reward: float | None = None,
         **more: Any,
@@ -204,7 +205,7 @@ class EpisodeBuilder:
         """Add a tool's answer and pair it with the nearest preceding unanswered call of its id.
 
         Without an id it goes to the earliest unanswered call of the latest turn with calls. `failed` is the log's own
-        flag and `status` its own verdict, where it has them. False: no call takes it; the answer is then a rejected
+        flag, `status` and `error_class` its own verdict, where it has them. False: no call takes it; the answer is then a rejected
         part and no message.
         """
         index = self._open.take(call_id)
@@ -221,10 +222,10 @@ class EpisodeBuilder:
             )
             return False
         text = text or ""  # an answer that says nothing is still an answer; null is for calls without one
-        found, error = classify_result(text, failed)
+        found, kind = classify_result(text, failed, status)
         position = len(self.messages)
         self.messages.append(Message(position, "tool", text, locator, **more))
-        self._results[index] = _Result(text, status or found, error, position, latency_s, reward, locator)
+        self._results[index] = _Result(text, found, error_class or kind, position, latency_s, reward, locator)
         return True
 
     def _why_orphan(self, call_id: str | None) -> str:

@@ -34,7 +34,7 @@ class ClaudeCode:
     """Claude Code's session files."""
 
     name = "claude_code"
-    version = 3
+    version = 4
     record = "one line of the session file, or one element of the export's `loglines`"
     fills = ("thoughts", "tokens", "cost", "latency", "times")
 

@@ -37,7 +37,7 @@ class CodexRollout:
     """Codex's session files."""
 
     name = "codex_rollout"
-    version = 2
+    version = 3
     record = "one line of the rollout file"
     fills = ("thoughts", "tokens", "latency", "times")
 

@@ -31,7 +31,7 @@ class GeminiCli:
     """Gemini CLI's session files."""
 
     name = "gemini_cli"
-    version = 3
+    version = 4
     record = "the document: one session; in a file of appended lines, one line"
     fills = ("thoughts", "tokens", "times")
 

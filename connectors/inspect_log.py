@@ -29,7 +29,7 @@ class InspectJson:
     """Inspect logs as JSON documents."""
 
     name = "inspect_json"
-    version = 3
+    version = 4
     record = "one element of `samples`: an item in one epoch"
     fills = ("outcome", "score", "tools", "thoughts", "tokens", "latency", "times")
 

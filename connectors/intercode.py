@@ -41,7 +41,7 @@ class Intercode:
     """InterCode's results of models."""
 
     name = "intercode"
-    version = 2
+    version = 3
     record = "one entry of the document: a run on a task"
     fills = ("outcome", "score", "rewards", "thoughts")
 
@@ -91,7 +91,7 @@ class IntercodeHuman:
     """InterCode's runs of people."""
 
     name = "intercode_human"
-    version = 2
+    version = 3
     record = "one entry of the document: a person's run on a task"
     fills = ("outcome", "score")
 

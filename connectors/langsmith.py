@@ -30,7 +30,7 @@ class LangsmithRuns:
     """LangSmith's run logs."""
 
     name = "langsmith_runs"
-    version = 3
+    version = 4
     record = "one batch of runs (a document or line), or one run"
     fills = ("tools", "thoughts", "tokens", "cost", "times")
 

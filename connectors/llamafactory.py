@@ -22,7 +22,7 @@ class LlamaFactory:
     """LLaMA-Factory's v1 conversations."""
 
     name = "llamafactory_v1"
-    version = 2
+    version = 3
     record = "one conversation (a line, an array element or the document)"
     fills = ("tools", "thoughts")
     splittable = True

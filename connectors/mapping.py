@@ -28,7 +28,7 @@ from logforge.connectors.textfile import read_text
 from logforge.schemas.episode import Ending, Reading, Reject, Skip
 
 _NOTHING: Fields = {}
-_VERSION = 2
+_VERSION = 3
 """To be counted up when what a mapping gives changes."""
 _FILLS = {
     "success": "outcome",
@@ -48,8 +48,13 @@ _FILLS = {
 
 def load_mapping(path: str | Path) -> MappingConnector:
     """The connector that a mapping file describes. Raises SpecError, listing every problem with its line."""
-    text = read_text(path)
-    return MappingConnector(parse_mapping(text, str(path)), zlib.crc32(text.encode(), _VERSION) & 0x7FFFFFFF)
+    return mapping_of(read_text(path), str(path))
+
+
+def mapping_of(text: str, path: str) -> MappingConnector:
+    """The connector that a mapping's text describes; `path` is where it stands. Raises SpecError as `load_mapping` does."""
+    version = zlib.crc32(text.encode(), _VERSION) & 0x7FFFFFFF
+    return MappingConnector(parse_mapping(text, path), version, text=text)
 
 
 @dataclass
@@ -59,6 +64,7 @@ class MappingConnector:
     spec: MappingSpec
     version: int = 1
     record: str = "what `records` of the mapping leads to, else one line, element or row"
+    text: str = field(default="", repr=False)
     name: str = field(init=False)
     fills: tuple[str, ...] = field(init=False)
 

@@ -46,7 +46,7 @@ class MiniSweAgent:
     """mini-SWE-agent's `.traj.json`."""
 
     name = "mini_swe_agent"
-    version = 2
+    version = 3
     record = "one run: the document; in a bare list of messages, one message"
     fills = ("thoughts", "tokens", "cost", "times")
 

@@ -20,6 +20,7 @@ from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.connectors.outcome import FINISHING
 from logforge.connectors.ratings import rating_of
 from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
+from logforge.connectors.soft_refusal import SOFT_REFUSAL
 from logforge.schemas.episode import Ending, Episode, Message, Reading, Reject, ResultStatus, SourceKind
 
 ROLES = frozenset({"system", "developer", "user"})
@@ -38,7 +39,7 @@ class OpenAIMessages:
     """Rows with a `messages` list."""
 
     name = "openai_messages"
-    version = 4
+    version = 5
     record = "one conversation (a line, an array element or the document), or one line where lines are single messages"
     fills = ("outcome", "score", "rewards", "propensities", "tools", "thoughts", "times")
     splittable = True
@@ -289,9 +290,13 @@ def _add_result(builder: EpisodeBuilder, message: dict[str, Any], content: Any, 
     several = [text_or_none(i) for i in ids] if isinstance(ids, list) else []
     call_id = text_or_none(message.get("tool_call_id")) or (several[0] if several else None)
     failed = True if message.get("error") or message.get("is_error") is True else None
-    status: ResultStatus | None = "refused" if message.get("status") == "refused" else None
+    told = message.get("status")
+    status: ResultStatus | None = "refused" if told in ("refused", SOFT_REFUSAL) else None
+    kind = SOFT_REFUSAL if told == SOFT_REFUSAL else None
     text = text_of(content) or ""
-    if builder.result(call_id, text, where, failed=failed, status=status, created_at=_time(message)):
+    if builder.result(
+        call_id, text, where, failed=failed, status=status, error_class=kind, created_at=_time(message)
+    ):
         for other in several[1:]:
             builder.also_answers(other)
 

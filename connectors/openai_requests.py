@@ -45,7 +45,7 @@ class OpenAIRequests:
     """Request and response logs of Chat Completions."""
 
     name = "openai_requests"
-    version = 2
+    version = 3
     record = "one request with its response (a line, an array element or the document)"
     fills = ("outcome", "score", "tools", "thoughts", "tokens", "cost", "times")
 

@@ -30,7 +30,7 @@ class OpenAIStream:
     """Logs of streamed responses."""
 
     name = "openai_stream"
-    version = 2
+    version = 3
     record = "one line: a chunk of a response, or a message"
     fills = ("thoughts", "tokens", "cost", "times")
 

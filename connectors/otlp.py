@@ -45,7 +45,7 @@ class Otlp:
     """OpenTelemetry traces."""
 
     name = "otlp"
-    version = 3
+    version = 4
     record = "one span or log record; a batch without any counts as one"
     fills = ("outcome", "score", "rewards", "tools", "thoughts", "tokens", "cost", "latency", "times")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from logforge.connectors.soft_refusal import SOFT_REFUSAL, is_soft_refusal
 from logforge.schemas.episode import ResultStatus
 
 _ERROR_START = re.compile(
@@ -40,15 +41,27 @@ _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::.*)?$", re.MULTILINE)
 _HEAD = 400
 
 ERROR_CLASSES: tuple[str, ...] = (*(name for name, _ in _CLASSES), "other")
-"""Every value `error_class` can take, in order."""
+"""Every class of an error, in order. The class of a refusal that is none is SOFT_REFUSAL."""
 
 
-def classify_result(text: str | None, failed: bool | None = None) -> tuple[ResultStatus, str | None]:
+def classify_result(
+    text: str | None, failed: bool | None = None, status: ResultStatus | None = None
+) -> tuple[ResultStatus, str | None]:
     """Status and error class of a tool's answer.
 
-    `failed` is the log's own flag and wins over the text; without one, an exit code at the answer's end decides, then
+    `status` is the log's own verdict and stands (a refusal that it tells is a person's or a guard's, and no tool's); `failed` is its own flag and wins over the text; without one, an exit code at the answer's end decides, then
     whether it begins like an error or ends with a traceback. A label `OBSERVATION:` is no part of the answer.
+
+    What is no error may still refuse (soft_refusal.py): `refused`, of the class SOFT_REFUSAL. A flag that says that nothing failed
+    does not speak against it.
     """
+    found, kind = _read(text, failed)
+    if status is None:
+        return found, kind
+    return status, None if kind == SOFT_REFUSAL else kind
+
+
+def _read(text: str | None, failed: bool | None) -> tuple[ResultStatus, str | None]:
     if text and "OBSERVATION:" in text:
         text = _LABEL.sub("", text, count=1)
     if not text or not text.strip():
@@ -56,13 +69,17 @@ def classify_result(text: str | None, failed: bool | None = None) -> tuple[Resul
     if failed is None and (code := _EXIT_CODE.search(text, max(0, len(text) - _EXIT_TAIL))):
         failed = code.group(1).strip("-0") != ""
     if failed is False:
-        return "ok", None
+        return _answered(text)
     if _TIMEOUT_START.match(text):
         return "timeout", "timeout"
     if failed or _ERROR_START.match(text):
         return "error", error_class(text)
     raised = _raised(text)
-    return ("ok", None) if raised is None else ("error", error_class(raised))
+    return _answered(text) if raised is None else ("error", error_class(raised))
+
+
+def _answered(text: str) -> tuple[ResultStatus, str | None]:
+    return ("refused", SOFT_REFUSAL) if is_soft_refusal(text) else ("ok", None)
 
 
 def _raised(text: str) -> str | None:

@@ -90,7 +90,12 @@ class Transcript(NamedTuple):
 
 def read_transcript(source: Source) -> Transcript:
     """Cut a file into blocks. Only `\\n` ends a line; a BOM and colour codes are dropped."""
-    lines = _lines(source)
+    return cut(source.content())
+
+
+def cut(data: bytes) -> Transcript:
+    """The same of what a file holds."""
+    lines = _lines(data)
     reader = _Reader()
     prompt_until = _prompts(lines)
     end = 0
@@ -100,15 +105,15 @@ def read_transcript(source: Source) -> Transcript:
     return Transcript(reader.blocks, [line for line in reader.before if line.text.strip()])
 
 
-def _lines(source: Source) -> list[Line]:
+def _lines(data: bytes) -> list[Line]:
     found = []
-    pieces = source.content().removeprefix(BOM).split(b"\n")
-    for number, data in enumerate(pieces, 1):
+    pieces = data.removeprefix(BOM).split(b"\n")
+    for number, piece in enumerate(pieces, 1):
         try:
-            text, is_text = data.decode("utf-8"), True
+            text, is_text = piece.decode("utf-8"), True
         except UnicodeDecodeError as error:
             torn = number == len(pieces) and error.reason == "unexpected end of data"
-            text, is_text = data[: error.start].decode("utf-8"), torn
+            text, is_text = piece[: error.start].decode("utf-8"), torn
         text = text.removesuffix("\r")
         found.append(Line(number, _ANSI.sub("", text) if "\x1b" in text else text, is_text))
     return found

@@ -38,7 +38,7 @@ class ReactText:
     """Transcripts of ReAct agents."""
 
     name = "react_text"
-    version = 3
+    version = 4
     record = "one question and its steps"
     fills = ("outcome", "score", "thoughts")
 

@@ -29,7 +29,7 @@ class ReflexionText:
     """Reflexion's trials on questions."""
 
     name = "reflexion_text"
-    version = 3
+    version = 4
     record = "one question of one trial"
     fills = ("outcome", "thoughts")
 
@@ -61,7 +61,7 @@ class ReflexionProg:
     """Reflexion's programming runs: a prompt, the final solution, and whether it passed the tests."""
 
     name = "reflexion_prog"
-    version = 2
+    version = 3
     record = "one task: a line"
     fills = ("outcome", "thoughts")
     splittable = True

@@ -31,7 +31,7 @@ class ShareGPT:
     """ShareGPT conversations."""
 
     name = "sharegpt_tools"
-    version = 2
+    version = 3
     record = "one conversation (an array element, a line or the document)"
     fills = ("outcome", "tools")
     splittable = True

@@ -35,7 +35,7 @@ class Star:
     """STAR's dialogues."""
 
     name = "star"
-    version = 2
+    version = 3
     record = "one dialogue: the document"
     fills = ("outcome", "thoughts", "times")
     splittable = True

@@ -41,7 +41,7 @@ class StepTable:
     """Tables whose rows are steps."""
 
     name = "step_table"
-    version = 2
+    version = 3
     record = "one row: a step"
     fills = ("outcome", "score", "rewards", "thoughts", "times")
 

@@ -28,7 +28,7 @@ class SweAgentTraj:
     """SWE-agent's `.traj` files."""
 
     name = "swe_agent_traj"
-    version = 2
+    version = 3
     record = "one run: the document"
     fills = ("thoughts", "cost", "latency")
 

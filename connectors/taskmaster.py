@@ -28,7 +28,7 @@ class Taskmaster4:
     """Taskmaster-4's dialogues."""
 
     name = "taskmaster4"
-    version = 2
+    version = 3
     record = "one dialogue (an array element, a line or the document)"
     fills: tuple[str, ...] = ()
     splittable = True
@@ -139,7 +139,7 @@ class TaskmasterReward:
     """Taskmaster's judged answers: one decision each."""
 
     name = "taskmaster_reward"
-    version = 3
+    version = 4
     record = "one judged answer (an array element, a line or the document)"
     fills = ("outcome", "rewards")
     splittable = True

@@ -22,7 +22,7 @@ class TauBench:
     """tau-bench's `historical_trajectories`."""
 
     name = "tau_bench"
-    version = 2
+    version = 3
     record = "one array element: a trial of a task"
     fills = ("outcome", "score")
 

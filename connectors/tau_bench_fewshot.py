@@ -26,7 +26,7 @@ class TauBenchFewshot:
     """tau-bench's `few_shot_data`."""
 
     name = "tau_bench_fewshot"
-    version = 2
+    version = 3
     record = "one line: a dialogue"
     fills: tuple[str, ...] = ()
     splittable = True

@@ -32,7 +32,7 @@ class ToolbenchDfs:
     """ToolBench's answer files."""
 
     name = "toolbench_dfs"
-    version = 2
+    version = 3
     record = "one search: the document"
     fills = ("outcome", "tools")
 

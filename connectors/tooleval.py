@@ -34,7 +34,7 @@ class Tooleval:
     """ToolEval's converted answers."""
 
     name = "tooleval"
-    version = 2
+    version = 3
     record = "one entry of the document: an answer to a query"
     fills = ("tools",)
 

@@ -34,7 +34,7 @@ class Trl:
     """Rows for TRL's trainers."""
 
     name = "trl"
-    version = 2
+    version = 3
     record = "one row (a line, an array element or the document)"
     fills = ("outcome", "score", "tools")
     splittable = True

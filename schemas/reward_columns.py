@@ -35,7 +35,7 @@ COLUMNS = _inputs("""
     cost                DOUBLE   choice  what the turn cost in US dollars, on its first step (0 on the others); null where it is not logged
     result              VARCHAR  after   what the tool answered; empty text where the step has no tool, null where no answer was logged
     result_status       VARCHAR  after   `ok`, `error`, `empty`, `timeout`, `refused` or `missing`; `none` where the step has no tool
-    error_class         VARCHAR  after   typed error; `none` where the step has no tool or no error, null where the log does not tell
+    error_class         VARCHAR  after   typed error, or `soft_refusal`; `none` where the step has no tool or neither, null where the log does not tell
     latency_s           DOUBLE   after   seconds from call to result; null where the log does not tell
     user_reply          VARCHAR  after   what the user said between this turn and the next one; empty where nothing was said
     logged_reward       DOUBLE   after   the per-step reward the log carries; null where it carries none

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from conftest import ROOT
 from logforge.connectors.builder import Call, EpisodeBuilder
 from logforge.connectors.outcome import ERROR_CLASSES, asks_user, classify_result
+from logforge.connectors.soft_refusal import SOFT_REFUSAL
 
 ASKS = json.loads((ROOT / "tests" / "data" / "asks.json").read_text("utf-8"))
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    run()\n'
@@ -204,8 +205,8 @@ def test_an_answer_is_classified_by_its_flag_and_its_beginning(text, failed, exp
 @given(st.text(max_size=60), st.sampled_from([None, True, False]))
 def test_every_status_and_class_is_a_known_one(text, failed):
     status, error = classify_result(text, failed)
-    assert status in ("ok", "error", "empty", "timeout")
-    assert error is None or error in ERROR_CLASSES
+    assert status in ("ok", "error", "empty", "timeout", "refused")
+    assert error is None or error in (*ERROR_CLASSES, SOFT_REFUSAL)
     assert (error is None) == (status in ("ok", "empty"))
 
 

@@ -47,7 +47,7 @@ def test_words_are_read_as_they_are_meant(name):
         assert all(asks_user(words.said("clarify", p)) for p in picks)
         assert not any(asks_user(words.said("respond", p)) for p in picks)
         for reply in words.texts["replies"]:
-            failed = {classify_result(words.reply(reply, p))[0] != "ok" for p in picks}
+            failed = {classify_result(words.reply(reply, p))[0] not in ("ok", "refused") for p in picks}
             assert failed == {reply == "tool_failed"}, reply
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from logforge.connectors.builder import EpisodeBuilder, content_id
 from logforge.connectors.openai_messages import add_messages
+from logforge.connectors.soft_refusal import SOFT_REFUSAL
 from logforge.envs.rollout import NO_ACTION, Rollout
 from logforge.envs.world import HORIZON, NOTHING, Floats, World
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode
@@ -164,8 +165,8 @@ def _called(call: str, name: str, arguments: str, text: str, status: str) -> lis
     result: Message = {"role": "tool", "tool_call_id": call, "content": text}
     if status == "error":
         result["is_error"] = True
-    elif status != "ok":
-        result["status"] = status
+    elif status == "refused":
+        result["status"] = SOFT_REFUSAL
     return [
         {
             "role": "assistant",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from logforge.connectors.soft_refusal import SOFT_REFUSAL
 from logforge.report.context import Context
 from logforge.report.detected import detected
 from logforge.report.section import Finding, Query, Section, numbers_of, stacked, table_of
@@ -23,7 +24,7 @@ _JUDGED = """
 judged AS (
   SELECT
     episode_id, count(*) FILTER (loop) AS loops, count(*) FILTER (no_progress) AS idle, bool_or(premature_close) AS premature,
-    count(*) FILTER (invalid_tool) AS ghosts, arg_min(error_class, step) FILTER (error_class <> 'none') AS first_error,
+    count(*) FILTER (invalid_tool) AS ghosts, arg_min(error_class, step) FILTER (error_class NOT IN ('none', '{soft}')) AS first_error,
     any_value(ending) AS ending, any_value(ending_reason) AS ending_reason, any_value(calls) AS calls, count(*) AS steps
   FROM steps_seen WHERE success = FALSE GROUP BY episode_id
 ), labelled AS (
@@ -61,7 +62,7 @@ GROUP BY s.episode_id ORDER BY s.episode_id LIMIT 20
 def labelled(context: Context) -> str:
     """Common table expressions that end with `labelled`: every failed episode of the dataset with its label."""
     cases = " ".join(f"WHEN {condition} THEN '{label}'" for label, _, condition in RULE)
-    return f"{detected(context)},{_JUDGED.format(cases=cases)}"
+    return f"{detected(context)},{_JUDGED.format(cases=cases, soft=SOFT_REFUSAL)}"
 
 
 def measure(context: Context) -> Section:
