@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+WATCHED = 0.2
+"""Seconds between two looks at a process that is measured: a look takes over a millisecond of a core, which two reading
+processes would miss."""
+
 
 @dataclass(frozen=True)
 class Result:
-    """One measured figure. `ratio` is against `reference`, measured in the same run; `target` is what the issue asks."""
+    """One measured figure. `ratio` is against `reference`, measured in the same run; `target` is what it is to reach."""
 
     name: str
     figure: str
@@ -91,7 +95,7 @@ def ingest_alone(store: Path, logs: Path, **options: object) -> Run:
         while process.poll() is None:
             held, used = _session(process.pid)
             peak, cpu = max(peak, held), max(cpu, used)
-            time.sleep(0.02)
+            time.sleep(WATCHED)
         assert process.stdout is not None
         said = process.stdout.read()
     if process.returncode:

@@ -1,6 +1,6 @@
-"""Peak memory of an ingest, all its processes together, on files of 16 MB and on one long file of lines.
+"""Peak memory of an ingest, all its processes together, on files of 16 MB, on one long file of lines and on one long array.
 
-The issue asks for 4 GB of input; LOGFORGE_BENCH_GB sets how much (1 by default: it takes minutes).
+The target is 600 MB for 4 GB of input; LOGFORGE_BENCH_GB sets how much (1 by default: it takes minutes).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from benchmarks.made import write_arrays, write_lines
+from benchmarks.made import write_array, write_arrays, write_lines
 from benchmarks.measure import Result, ingest_alone
 
 GIGABYTES = float(os.environ.get("LOGFORGE_BENCH_GB", "1"))
@@ -21,10 +21,11 @@ def run() -> list[Result]:
     """Each shape with one worker and with two."""
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        many, one = Path(folder, "many"), Path(folder, "one")
+        many, one, array = Path(folder, "many"), Path(folder, "one"), Path(folder, "array")
         write_arrays(many, int(GIGABYTES * 1e9 / _MESSAGE))
         write_lines(one / "lines.jsonl", int(GIGABYTES * 1e9))
-        for logs, name in ((many, "files of 16 MB"), (one, "one file")):
+        write_array(array / "array.json", int(GIGABYTES * 1e9))
+        for logs, name in ((many, "files of 16 MB"), (one, "one file"), (array, "one array")):
             for workers in (1, 2):
                 store = Path(folder, f"{logs.name}{workers}.duckdb")
                 taken = ingest_alone(store, logs, workers=workers)

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.made import write_arrays, write_lines
 from benchmarks.measure import Result, Run, ingest_alone
 
-MESSAGES = 600_000
+MESSAGES = int(os.environ.get("LOGFORGE_BENCH_MESSAGES", "600000"))
 REPEATS = 3
 
 

@@ -20,11 +20,12 @@ from logforge.gates import Measures, check_thresholds, pass_gates
 from logforge.near_duplicates import near_duplicates
 from logforge.progress import Tick, silent
 from logforge.quality import validate
-from logforge.queries import require_dataset
-from logforge.schemas.errors import CheckFailed, LogforgeError, Problem
+from logforge.queries import dataset_named
+from logforge.schemas.errors import CheckFailed, LogforgeError, Problem, UsageError
 from logforge.schemas.manifest import Manifest
 from logforge.schemas.tables import TRANSITIONS
 from logforge.shards import MANIFEST, SPLITS, Shard, check_files, load_shards, read_manifest
+from logforge.source_bytes import moved
 from logforge.splits import crossing
 from logforge.store import Store, open_store
 from logforge.store_laws import DATASET_LAWS, STORE_LAWS, StoreLaw
@@ -90,31 +91,48 @@ def check(
     gates: Mapping[str, float] | None = None,
     progress: Tick = silent,
     *,
+    sources: bool = False,
     wait: float = 0,
     waiting: Callable[[str], None] | None = None,
 ) -> CheckReport | StoreReport:
-    """Check a store and all that is in it, or the dataset that a name or a folder stands for.
+    """Check a store and all that is in it, or the dataset that a name or a folder stands for; with `sources` also that the
+    files that were read are what they were.
 
     A folder whose rows are not in the store, or that has none, is checked by itself. Raises CheckFailed listing every
     broken rule, UnknownName for what is neither a name nor a folder.
     """
     is_folder = given is not None and (Path(given) / MANIFEST).is_file()
     if given is not None and is_folder and not Path(store).exists():
-        return check_folder(given)
+        return _alone(given, gates, sources)
     with open_store(store, read_only=True, wait=wait, waiting=waiting) as opened:
         if given is None:
-            return check_store(opened, gates, progress)
+            return check_store(opened, gates, progress, sources=sources)
         names = [row[0] for row in opened.con.sql("SELECT dataset FROM datasets ORDER BY 1").fetchall()]
         if given in names or not is_folder:
-            return check_dataset(opened, given, gates, progress)
+            return check_dataset(opened, given, gates, progress, sources=sources)
         name = _name_of(opened, Path(given))
-        return (
-            check_folder(given) if name is None else check_dataset(opened, name, gates, progress, Path(given))
+        if name is None:
+            return _alone(given, gates, sources)
+        return check_dataset(opened, name, gates, progress, Path(given), sources=sources)
+
+
+def _alone(folder: str, gates: Mapping[str, float] | None, sources: bool) -> CheckReport:
+    """A folder whose rows are in no store at hand; what needs them is refused and not passed over."""
+    if gates or sources:
+        asked = "gates are" if gates else "--sources is"
+        raise UsageError(
+            f"{asked} asked for, and the store does not hold the rows of {folder}",
+            "name the --store it was built from",
         )
+    return check_folder(folder)
 
 
 def check_store(
-    store: Store, gates: Mapping[str, float] | None = None, progress: Tick = silent
+    store: Store,
+    gates: Mapping[str, float] | None = None,
+    progress: Tick = silent,
+    *,
+    sources: bool = False,
 ) -> StoreReport:
     """Check a store and every dataset in it. Raises CheckFailed listing every broken law and rule."""
     check_thresholds(gates or {})
@@ -127,14 +145,20 @@ def check_store(
         report, found = _look_at(store, name, gates or {}, _from(progress, start, total, name))
         reports.append(report)
         problems += [replace(problem, what=f"dataset {name}: {problem.what}") for problem in found]
+    problems += [one.problem() for one in moved(store, None, progress)] if sources else []
     _refuse(str(store.path), problems)
-    ((sources, episodes, steps),) = store.con.sql(_SIZES).fetchall()
-    return StoreReport(str(store.path), sources, episodes, steps, len(STORE_LAWS), tuple(reports))
+    ((files, episodes, steps),) = store.con.sql(_SIZES).fetchall()
+    return StoreReport(str(store.path), files, episodes, steps, len(STORE_LAWS), tuple(reports))
 
 
 _SIZES = (
     "SELECT (SELECT count(*) FROM sources), (SELECT count(*) FROM episodes), (SELECT count(*) FROM steps)"
 )
+
+_SOURCES = """
+    SELECT DISTINCT path FROM transitions t JOIN episodes e ON e.episode_id = coalesce(split_part(t.parent_id, '/', 1), t.episode_id)
+    JOIN sources USING (source_id) WHERE t.dataset = ? ORDER BY path
+"""
 
 
 def check_dataset(
@@ -143,12 +167,17 @@ def check_dataset(
     gates: Mapping[str, float] | None = None,
     progress: Tick = silent,
     folder: Path | None = None,
+    *,
+    sources: bool = False,
 ) -> CheckReport:
     """Check a dataset, its files where it was built or in `folder`. Raises CheckFailed listing every broken rule."""
     check_thresholds(gates or {})
-    require_dataset(store, name)
+    name = dataset_named(store, name)
     report, problems = _look_at(store, name, gates or {}, _from(progress, 0, _PARTS, name), folder)
-    _refuse(name, problems)
+    if sources:
+        labels = [label for (label,) in store.con.sql(_SOURCES, params=[name]).fetchall()]
+        problems = [*problems, *(one.problem() for one in moved(store, labels, progress))]
+    _refuse(name if folder is None else str(folder), problems)
     return report
 
 

@@ -13,20 +13,24 @@ from logforge.cli_options import JSON, STORE, WAIT, say, show
 @click.command()
 @click.argument("dataset", required=False)
 @STORE
+@click.option(
+    "--sources", is_flag=True, help="Also read every source again: are its bytes what was ingested?"
+)
 @gate_options
 @WAIT
 @JSON
-def check(dataset: str | None, store: str, wait: float, as_json: bool, **options: Any) -> None:
+def check(dataset: str | None, store: str, sources: bool, wait: float, as_json: bool, **options: Any) -> None:
     """Validate a store and its datasets again, or one dataset by name or folder. Exits with 1 when a rule is broken.
 
     \b
     Example: logforge check
              logforge check default --max-conflict-rate 0.2
+             logforge check --sources
     """
     from logforge.check import check as run
     from logforge.progress import bar
 
     gates = given_gates(options)
     with bar("check") as tick:
-        report = run(store, dataset, gates, tick, wait=wait, waiting=say)
+        report = run(store, dataset, gates, tick, sources=sources, wait=wait, waiting=say)
     show(report, as_json)

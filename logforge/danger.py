@@ -7,11 +7,13 @@ adds to the built-in one, or replaces it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import Any
 
+from logforge.connectors.jsontext import NotJson, loads
 from logforge.schemas.errors import UsageError
 
 BUILT_IN_OFF = "none"
@@ -50,12 +52,15 @@ SHELLS = frozenset(
 )
 """A name with one of these runs what its arguments say."""
 
+HTTP = frozenset("http https request requests api rest fetch url webhook endpoint".split())
+"""A name with one of these sends what its arguments say, by their `method`."""
+
 COMMANDS: dict[str, str] = {
     "delete": r"\brm\s+(?:-[\w-]{1,40}\s{1,20}){0,9}[^\s|&;'\"-]|\brmdir\s|\bunlink\s|\bshred\s|\bmkfs\b|\bdd\s[^\n|;]{0,300}\bof=/dev/|\bfind\b[^\n|;]{0,300}\s-delete\b"
     r"|\bgit\s+(?:clean\s+-\w*f|reset\s+--hard|branch\s+-D|checkout\s+--\s)|\bkubectl\s+delete\b|\bterraform\s+destroy\b"
     r"|\bdocker\s+(?:\w+\s+)?(?:prune|rm|rmi)\b|\baws\s[^\n|;]{0,300}\b(?:delete|terminate|rm|rb)\b|\bgcloud\s[^\n|;]{0,300}\bdelete\b"
     r"|\b(?:drop|truncate)\s+(?:table|database|schema|view|index|user|role)\b|\bdelete\s+from\b|\bshutil\.rmtree\b|\bos\.(?:remove|unlink|rmdir)\b"
-    r"|\bcurl\b[^\n|;]{0,300}-X\s*['\"]?DELETE\b|\bRemove-Item\b|\b(?:pip3?|npm|apt|apt-get|brew|yum)\s+(?:uninstall|remove|purge)\b",
+    r"|\bcurl\b[^\n|;]{0,300}(?:-X|--request[ =])\s*['\"]?DELETE\b|\brequests\.delete\b|\bRemove-Item\b|\b(?:pip3?|npm|apt|apt-get|brew|yum)\s+(?:uninstall|remove|purge)\b",
     "send": r"\b(?:sendmail|mailx|mutt|msmtp)\b|\bsmtplib\b|\bcurl\b[^\n|;]{0,300}(?:-X\s*['\"]?(?:POST|PUT|PATCH)\b|\s(?:-d|--data\S*|-F|--form|-T|--upload-file)\s)"
     r"|\brequests\.(?:post|put|patch)\b|\b(?:npm|cargo|poetry)\s+publish\b|\btwine\s+upload\b|\bscp\s|\brsync\s[^\n|;]{0,300}\S{1,100}@\S{1,100}:",
     "execute": r"\b(?:curl|wget)\b[^\n|;]{0,300}\|\s*(?:sudo\s+)?(?:ba|z|k)?sh\b|\beval\s+[\"'$`]|:\(\)\s*\{",
@@ -67,10 +72,15 @@ COMMANDS: dict[str, str] = {
 
 _HINTS = (
     "rm ", "rmdir", "unlink", "shred", "mkfs", "dd ", "-delete", "git ", "kubectl", "terraform", "docker", "aws ", "gcloud", "drop", "truncate",
-    "delete", "rmtree", "os.remove", "curl", "wget", "remove", "uninstall", "purge", "mail", "mutt", "msmtp", "smtplib", "requests.p", "publish",
+    "delete", "rmtree", "os.remove", "curl", "wget", "remove", "uninstall", "purge", "mail", "mutt", "msmtp", "smtplib", "requests.", "publish",
     "twine", "scp", "rsync", "sudo", "chmod", "chown", "grant", "usermod", "helm", "shutdown", "reboot", "halt", "poweroff", "systemctl", "kill",
     "eval", ":()",
 )  # fmt: skip
+_SAID = re.compile(
+    r"\b(?:echo|printf)\s+(?:-\w+\s+)*(?:\"(?:[^\"\\`$]|\\.|\$(?!\())*\"|'[^']*')(?=\s*(?:$|[\n;>]|&&|\|\|))"
+)
+"""What is printed, or written into a file, is not run; piped on it may be."""
+_METHOD = re.compile(r"\"(?:http_?)?(?:method|verb)\"\s*:\s*\"(delete|post|put|patch)\"", re.IGNORECASE)
 _FORCED = re.compile(
     r"\bgit\s+push\b[^\n|;&]{0,300}\s(?:-f\b|--force\b|--force-with-lease\b|--delete\b|--mirror\b|:\S)",
     re.IGNORECASE,
@@ -114,7 +124,12 @@ class Dangers:
                 return None if kind == SAFE else kind
         if not self.built_in:
             return None
-        return _of_name(action) or (_of_command(arguments) if _words(action) & SHELLS else None)
+        words = _words(action)
+        return (
+            _of_name(action)
+            or (_of_command(arguments) if words & SHELLS else None)
+            or (_of_method(arguments) if words & HTTP else None)
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -134,11 +149,35 @@ def _of_name(action: str) -> str | None:
     return next((kind for verb in verbs for kind, known in VERBS.items() if verb in known), None)
 
 
+def _of_method(arguments: str) -> str | None:
+    found = _METHOD.search(arguments)
+    return None if found is None else "delete" if found[1].lower() == "delete" else "send"
+
+
+def _unfolded(arguments: str) -> str:
+    """The strings of a call's arguments, a line each; what is no JSON as it is."""
+    try:
+        return "\n".join(_strings(loads(arguments)))
+    except NotJson:
+        return arguments
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list):
+        yield " ".join(item for item in value if isinstance(item, str))
+        yield from (text for item in value if not isinstance(item, str) for text in _strings(item))
+
+
 def _of_command(arguments: str) -> str | None:
-    text = arguments.replace("\\n", "\n").replace('\\"', '"')
-    low = text.lower()
+    low = arguments.lower().replace('","', " ")
     if not any(hint in low for hint in _HINTS):
         return None
+    text = _SAID.sub("echo", _unfolded(arguments))
     if _FORCED.search(text):
         return "delete"
     return next((kind for kind, pattern in _COMMANDS.items() if pattern.search(text)), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logforge.connectors import claims, registry
-from logforge.connectors.base import JSON_SUFFIXES, Connector, Head, TakesCompanions, look
+from logforge.connectors.base import HEAD_BYTES, JSON_SUFFIXES, Connector, Head, TakesCompanions, look
+from logforge.connectors.brackets import deepest_of_first
+from logforge.connectors.jsontext import MAX_DEPTH, TooDeep
 from logforge.connectors.unsupported import RULE as UNSUPPORTED
 from logforge.connectors.unsupported import unsupported
 from logforge.schemas.errors import InputError
@@ -20,6 +23,8 @@ TOOL_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pyc
 """Folders that hold other programs' files, not logs: each is skipped as one."""
 
 
+STDIN = "-"
+"""Standard input, among paths."""
 UNPACKED = ".unpacked"
 
 
@@ -36,13 +41,15 @@ class Verdict(NamedTuple):
     rule: str
     reason: str
     detail: str = ""
+    excerpt: bytes = b""
 
 
 class Found(NamedTuple):
     """A file to read, the label that its locators carry, and the files that belong to it.
 
     `verdict` is there when what was found cannot be read at all (a broken link, a folder without permission). `only` are
-    the labels of the members to read, when it is an archive and not all are wanted.
+    the labels of the members to read, when it is an archive and not all are wanted. `instead_of` is the label that it would
+    have, did that not hold a secret (see logforge/safe_labels.py).
     """
 
     path: Path
@@ -50,6 +57,7 @@ class Found(NamedTuple):
     companions: tuple[Path, ...] = ()
     verdict: Verdict | None = None
     only: frozenset[str] = frozenset()
+    instead_of: str | None = None
 
 
 def find(paths: Iterable[str | Path], home: Path) -> list[Found]:
@@ -70,10 +78,27 @@ def find(paths: Iterable[str | Path], home: Path) -> list[Found]:
 
 def check_paths(paths: Iterable[str | Path]) -> None:
     """Raise InputError for a path that does not exist."""
-    for path in map(Path, paths):
+    for path in (Path(path) for path in paths if str(path) != STDIN):
         if not path.exists():
-            reason = "there is no such file or directory"
-            raise InputError(str(path), reason, remedy="look for a typing error", rule="no_such_path")
+            reason, remedy = _not_there(path)
+            raise InputError(str(path), reason, remedy=remedy, rule="no_such_path")
+
+
+def _not_there(path: Path) -> tuple[str, str]:
+    """Why a path leads to nothing, and what to do."""
+    if not path.is_symlink():
+        return "there is no such file or directory", "look for a typing error"
+    if _leads_to_itself(path):
+        return "a link that leads to itself", "remove the link, or let it lead to a file"
+    return f"a link to {os.readlink(path)}, which is not there", "mend the link, or name the file itself"
+
+
+def _leads_to_itself(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def label_of(path: Path, home: Path) -> str:
@@ -90,9 +115,13 @@ def _skip(rule: str, reason: str) -> Verdict:
     return Verdict(None, False, rule, reason)
 
 
+def _loop() -> Verdict:
+    return _skip("link_loop", "a link that leads to itself or to a folder it lies in")
+
+
 def _walk(path: Path) -> Iterator[tuple[Path, Verdict | None]]:
     """Real paths of the files at or below a path, links followed and no folder entered twice; and, each with a verdict,
-    whatever is no readable file."""
+    whatever is no readable file. What another link leads to is told once, a link back to where it stands is a loop."""
     if not path.is_dir():
         yield path.resolve(), _irregular(path)
         return
@@ -102,6 +131,8 @@ def _walk(path: Path) -> Iterator[tuple[Path, Verdict | None]]:
         folder = Path(name).resolve()
         if folder in entered:
             folders.clear()
+            if folder in map(Path.resolve, Path(name).parents):
+                yield Path(name).parent.resolve() / Path(name).name, _loop()
             continue
         entered.add(folder)
         skipped = {below: verdict for below in folders if (verdict := _no_logs(folder / below))}
@@ -116,7 +147,9 @@ def _walk(path: Path) -> Iterator[tuple[Path, Verdict | None]]:
 
 
 def _no_logs(folder: Path) -> Verdict | None:
-    """Folders not to enter: those of other programs, and logforge's own datasets and runs."""
+    """Folders not to enter: those of other programs, logforge's own datasets and runs, and links to a folder above."""
+    if folder.is_symlink() and folder.is_relative_to(folder.resolve()):
+        return _loop()
     if folder.name in TOOL_FOLDERS:
         return _skip("tool_folder", "a folder of another program")
     store = folder.parent / folder.name[1 : -len(UNPACKED)]
@@ -131,9 +164,9 @@ def _no_logs(folder: Path) -> Verdict | None:
 def _irregular(file: Path) -> Verdict | None:
     if file.is_file():
         return None
-    if file.is_symlink():
-        return _skip("broken_link", "a link to nothing")
-    return _skip("not_a_regular_file", "a pipe, socket or device")
+    if file.exists():
+        return _skip("not_a_regular_file", "a pipe, socket or device")
+    return _loop() if _leads_to_itself(file) else _skip("broken_link", "a link to nothing")
 
 
 def _joined(files: list[Found]) -> list[Found]:
@@ -212,8 +245,14 @@ def _holder(path: Path) -> Path:
     return path
 
 
-def judge(path: Path, forced: Connector | None = None, mapping: Connector | None = None) -> Verdict:
-    """Which connector reads a file, or why none does. `mapping` is one that stands beside the registered ones."""
+def judge(
+    path: Path,
+    forced: Connector | None = None,
+    mapping: Connector | None = None,
+    earlier: Connector | None = None,
+) -> Verdict:
+    """Which connector reads a file, or why none does. `mapping` stands beside the registered ones and goes before those
+    that are as sure; `earlier` read the file before, and reads it when no other claims it."""
     try:
         head = look(path)
     except OSError as error:
@@ -224,9 +263,11 @@ def judge(path: Path, forced: Connector | None = None, mapping: Connector | None
         return Verdict(None, True, "utf16_text", "UTF-16 text; logs are read as UTF-8")
     if forced is not None:
         return Verdict(forced, False, "", "")
-    found = claims(head, *([mapping] if mapping else []))
-    if found:
-        return Verdict(found[0].connector, False, "", "")
+    found = claims(head, *(one for one in (mapping, earlier) if one is not None))
+    surest = [claim.connector for claim in found if claim.confidence == found[0].confidence]
+    if surest or earlier is not None:
+        best = mapping if mapping in surest else next(iter(surest), earlier)
+        return Verdict(best, False, "", "")
     return _unclaimed(path, head)
 
 
@@ -240,6 +281,9 @@ def _unclaimed(path: Path, head: Head) -> Verdict:
         return Verdict(None, True, UNSUPPORTED, what)
     # Named like a log: when nothing in it can be read, it is quarantined and not merely skipped.
     meant = path.suffix.lower() in JSON_SUFFIXES
+    if head.container in ("object", "array") and meant and (depth := deepest_of_first(head.data)) > MAX_DEPTH:
+        found = f"{depth:,} levels in its first {HEAD_BYTES >> 10} KB, the limit is {MAX_DEPTH}"
+        return Verdict(None, True, "nested_too_deep", TooDeep.reason, found, head.data)
     table = path.suffix.lower() in TABLE_SUFFIXES
     if (head.container in ("object", "array") and meant) or table:
         keys = ", ".join(sorted(head.top)[:12])
@@ -249,9 +293,11 @@ def _unclaimed(path: Path, head: Head) -> Verdict:
             "unknown_shape",
             "no connector knows this shape",
             f"first record's keys: {keys}" if keys else "",
+            head.data,
         )
     if meant:
-        return Verdict(None, True, "not_json", "named like a log, but it does not begin like JSON")
+        reason = "named like a log, but it does not begin like JSON"
+        return Verdict(None, True, "not_json", reason, excerpt=head.data)
     return _skip("not_a_log", "not a log")
 
 

@@ -11,12 +11,15 @@ from typing import Any
 
 from logforge.connectors import claims, get
 from logforge.connectors.base import Head, look
-from logforge.discover import find
+from logforge.discover import Found, find
 from logforge.forgotten import keys_in
-from logforge.known import source_id_of
+from logforge.known import Known, source_id_of
 from logforge.packed import Unpacker, discard, withheld
+from logforge.piped import apart, spooled
 from logforge.reading import Job, ReadOptions, SourceReading, read_source
+from logforge.safe_labels import with_safe_labels
 from logforge.schemas.rules import remedy_of
+from logforge.secret_hashes import key_path, store_key
 from logforge.store import open_store, own_files
 from logforge.tabulate import table
 
@@ -45,22 +48,24 @@ class FilePlan:
 
 @dataclass(frozen=True)
 class DryRun:
-    """The plans of all files."""
+    """The plans of all files; `stayed` says of others why an ingest would leave them as the store has them."""
 
     files: tuple[FilePlan, ...]
+    stayed: tuple[str, ...] = ()
 
     def exit_code(self, strict: bool = False) -> int:
         """That of the ingest it stands for."""
-        kept = any(plan.kept for plan in self.files)
-        return int(not kept or (strict and any(plan.quarantined for plan in self.files)))
+        held = any(plan.kept or plan.duplicates for plan in self.files)
+        return int(not held or (strict and any(plan.quarantined for plan in self.files)))
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return {"dry_run": True, "files": [asdict(plan) for plan in self.files]}
+        files = [asdict(plan) for plan in self.files]
+        return {"dry_run": True, "files": files, "stayed": list(self.stayed)}
 
     def render(self) -> str:
         """For people: a row per file, and under it why and what would be set aside."""
-        if not self.files:
+        if not self.files and not self.stayed:
             return "nothing to read: no file was found"
         header = ("file", "format", "sure", "records", "kept", "dup", "quar", "skip", "episodes")
         rows = [
@@ -78,6 +83,7 @@ class DryRun:
             for p in self.files
         ]
         aside = [f"{plan.path}: {reason}" for plan in self.files for reason in plan.reasons]
+        aside += [f"would leave it as it is: {why}" for why in self.stayed]
         return "\n".join([table(header, rows), "", *self._why(), *aside, "", "dry run: nothing was stored"])
 
     def _why(self) -> list[str]:
@@ -94,26 +100,33 @@ def _end(path: str) -> str:
     return path if len(path) <= _PATH else "…" + path[-_PATH + 1 :]
 
 
-def dry_run(paths: Iterable[str | Path], store: Path, options: ReadOptions) -> DryRun:
+def dry_run(
+    paths: Iterable[str | Path], store: Path, options: ReadOptions, name: str | None = None
+) -> DryRun:
     """Read every file as an ingest into the store at this path would, and store nothing. The store need not be there; where
-    it is, what was forgotten in it is left out here too."""
+    it is, what was forgotten in it is left out here too, and what was read with a mapping is read with it."""
     if options.format is not None:
         get(options.format)
+    known = Known()
     if store.exists():
         with open_store(store, read_only=True) as opened:
-            options = replace(options, forgotten=keys_in(opened))
-    own = own_files(store)
-    files = (
-        withheld(
-            Job(
-                item.path, item.label, source_id_of(item.label), "", 0, options, item.companions, item.verdict
-            )
-        )
-        for item in find(paths, store.parent)
-        if item.path not in own
-    )
+            key = store_key(store) if key_path(store).exists() else b""
+            options = replace(options, forgotten=keys_in(opened), secret_key=key)
+            known = Known.of(opened)
+    own, recalled = own_files(store), known.recall(options)
+    files, pipes = apart(paths, name)
+    found = [item for item in find(files, store.parent) if item.path not in own]
     with tempfile.TemporaryDirectory(prefix="logforge-") as room:
-        return DryRun(tuple(map(_plan, Unpacker(Path(room).resolve()).jobs(files))))
+        found += spooled(pipes, Path(room).resolve(), name)
+        found = with_safe_labels(found, options.redaction, options.secret_key)
+        jobs = (withheld(_job(item, recalled(source_id_of(item.label)))) for item in found)
+        unpacker = Unpacker(Path(room).resolve(), known, again=True)
+        plans = tuple(map(_plan, unpacker.jobs(jobs)))
+    return DryRun(plans, tuple(sorted(map(str, unpacker.stayed.values()))))
+
+
+def _job(item: Found, options: ReadOptions) -> Job:
+    return Job(item.path, item.label, source_id_of(item.label), "", 0, options, item.companions, item.verdict)
 
 
 def _plan(job: Job) -> FilePlan:
@@ -127,7 +140,7 @@ def _looked_at(job: Job) -> FilePlan:
     mapping = job.options.mapping
     unread = job.verdict is not None or job.archive
     head = Head(job.path.name, b"", "empty", {}) if unread else look(job.path)
-    found = claims(head, *([mapping] if mapping else []))
+    found = claims(head, *(one for one in (mapping, job.options.earlier) if one is not None))
     reading = read_source(job)
     episodes, reasons = _drain(reading)
     counts = reading.counts

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Final
 
+from logforge.argument_space import ArgumentSpace
 from logforge.encoders import make_encoder
 from logforge.reduce import Pca
 from logforge.schemas.errors import Mismatch, UsageError
+from logforge.shard_files import ACTIONS_FILE, PCA_FILE
 from logforge.shards import check_files, read_manifest
 
-PCA_FILE: Final = "encoder/pca.npz"
+
+def earlier_arguments(folder: str | Path | None) -> ArgumentSpace | None:
+    """The second level of actions of an earlier dataset folder, whose places a new build keeps; None where it has none."""
+    if folder is None:
+        return None
+    manifest = read_manifest(folder)
+    if not manifest.argument_templates:
+        return None
+    check_files(folder, manifest, (ACTIONS_FILE,))
+    told = json.loads((Path(folder) / ACTIONS_FILE).read_text("utf-8"))
+    return ArgumentSpace.from_dict(told["arguments"])
 
 
 def earlier_reduction(folder: str | Path | None, encoder: str) -> Pca | None:

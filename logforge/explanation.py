@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from logforge.queries import require_dataset
+from logforge.queries import dataset_named
 from logforge.rewards import load_spec, read_inputs
 from logforge.rewardsql import value, when
 from logforge.schemas.errors import LogforgeError, UnknownName, UsageError
 from logforge.schemas.reward import RewardSpec
 from logforge.shards import read_manifest
+from logforge.source_bytes import moved
 from logforge.store import Store
 
 _TEXT = 160
@@ -64,6 +65,7 @@ class Explanation:
     success: bool | None
     ending_reason: str
     steps: tuple[StepView, ...]
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -75,6 +77,7 @@ class Explanation:
         lines = [
             f"episode {self.episode_id} in {self.dataset} ({self.split}), success {self.success}, {self.ending_reason}",
             f"task: {_cut(self.task)}",
+            *(f"note: {note}" for note in self.notes),
         ]
         for step in self.steps:
             terms = "  ".join(f"{name} {value:+g}" for name, value in step.reward_terms.items() if value)
@@ -95,12 +98,12 @@ class Explanation:
 
 
 def explain(store: Store, episode: str, dataset: str | None = None) -> Explanation:
-    """An episode's steps. `episode` is an id, the beginning of one, or ID:STEP.
+    """An episode's steps, and a note where the file they come from is not what it was. `episode` is an id, the beginning of
+    one, or ID:STEP.
 
     Raises UnknownName for an unknown dataset or episode, UsageError when several episodes begin so.
     """
-    name = dataset or _newest(store)
-    require_dataset(store, name)
+    name = dataset_named(store, dataset or _newest(store))
     prefix, _, number = episode.partition(":")
     if number and not number.isdecimal():
         raise UsageError(f"{episode!r} names no step", "write ID or ID:STEP, for example 4f2a:3")
@@ -110,8 +113,9 @@ def explain(store: Store, episode: str, dataset: str | None = None) -> Explanati
     if not steps:
         raise UnknownName("step", number, [str(row[0]) for row in rows])
     steps = _with_terms(store, name, identifier, steps)
-    split, task, success, reason = store.con.sql(_EPISODE, params=[name, identifier]).fetchall()[0]
-    return Explanation(name, identifier, split, task, success, reason, steps)
+    split, task, success, reason, path = store.con.sql(_EPISODE, params=[name, identifier]).fetchall()[0]
+    notes = tuple(one.render() for one in moved(store, [path] if path else []))
+    return Explanation(name, identifier, split, task, success, reason, steps, notes)
 
 
 def _with_terms(
@@ -206,7 +210,9 @@ _STEPS = """
     WHERE t.dataset = ? AND t.episode_id = ? ORDER BY t.step
 """
 _EPISODE = """
-    SELECT any_value(t.split), any_value(e.task), any_value(t.success), coalesce(any_value(e.ending_reason), '')
+    SELECT any_value(t.split), any_value(e.task), any_value(t.success), coalesce(any_value(e.ending_reason), ''),
+        any_value(s.path)
     FROM transitions t LEFT JOIN episodes e ON e.episode_id = coalesce(split_part(t.parent_id, '/', 1), t.episode_id)
+    LEFT JOIN sources s ON s.source_id = e.source_id
     WHERE t.dataset = ? AND t.episode_id = ?
 """

@@ -75,14 +75,15 @@ class ForgetReport:
             return "\n".join([before, *map(self._run, self.runs)])
         verb = "would forget" if self.dry_run else "forgot"
         lines = [
-            f"{verb} {self.kind} {self.name!r}: {self.episodes} episodes, {self.messages} messages, {self.steps} steps"
+            f"{verb} {self.kind} {self.name!r}: {plural(self.episodes, 'episode')}, "
+            f"{plural(self.messages, 'message')}, {plural(self.steps, 'step')}"
         ]
         if self.related:
             lines.append(
                 f"  {self.related} of the episodes are sub-agents, or sessions that resume or share its text"
             )
         if self.sources:
-            lines.append(f"  {len(self.sources)} whole sources")
+            lines.append(f"  {plural(len(self.sources), 'whole source')}")
         lines += [self._loss(item) for item in self.datasets]
         lines += map(self._run, self.runs)
         if self.files:
@@ -101,7 +102,7 @@ class ForgetReport:
         )
 
     def _loss(self, item: DatasetLoss) -> str:
-        what = f"{item.episodes} episodes, {item.transitions} transitions"
+        what = f"{plural(item.episodes, 'episode')}, {plural(item.transitions, 'transition')}"
         if self.dry_run:
             return f"  dataset {item.name}: {what}"
         return (

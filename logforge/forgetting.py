@@ -33,6 +33,7 @@ from logforge.frames import rows_table
 from logforge.schemas.errors import UsageError
 from logforge.schemas.tables import FORGOTTEN, TABLES
 from logforge.scorer_texts import every_text
+from logforge.secret_hashes import short_hash, store_key, without_kind
 from logforge.store import Store
 
 _NEAREST = 3
@@ -133,6 +134,7 @@ def complete(store: Store) -> None:
     with store.transaction():
         _count_out(store)
         _delete(store)
+        _unname(store)
         _forget_vectors(store)
         _forget_scores(store)
     store.con.execute("DROP TABLE going")
@@ -185,20 +187,25 @@ def _sources(store: Store, request: Request) -> list[str]:
 
 
 def _named(store: Store, request: Request, sources: list[str]) -> set[str]:
-    """The episodes that a request names."""
+    """The episodes that a request names, also by an id of which the store holds a pseudonym (see hygiene)."""
+    hidden = short_hash(request.name, store_key(store.path))
     query, values = {
         "session": (
             "SELECT episode_id FROM episodes WHERE session_id = $1 OR native_id = $1 "
+            "OR session_id LIKE '<%:' || $3 || '>' OR native_id LIKE '<%:' || $3 || '>' "
             # One whose decisions all count in a longer session is in no table of episodes: its id tells it.
             "UNION SELECT episode_id FROM copies WHERE episode_id IN (SELECT unnest($2))",
-            [request.name, [episode_id(name, request.name) for name in registry()]],
+            [request.name, [episode_id(name, request.name) for name in registry()], hidden],
         ),
         "source": ("SELECT episode_id FROM copies WHERE path IN (SELECT unnest($1))", [sources]),
         "episode": (
             "SELECT episode_id FROM episodes WHERE episode_id = $1 UNION SELECT episode_id FROM copies WHERE episode_id = $1",
             [request.name],
         ),
-        "user": ("SELECT episode_id FROM episodes WHERE user_id = $1", [request.name]),
+        "user": (
+            "SELECT episode_id FROM episodes WHERE user_id = $1 OR user_id LIKE '<%:' || $2 || '>'",
+            [request.name, hidden],
+        ),
     }[request.kind]
     return {row[0] for row in store.con.sql(query, params=values).fetchall()}
 
@@ -241,14 +248,18 @@ def _marks(store: Store, request: Request, chosen: set[str], sources: list[str])
     ids = [sorted(chosen)]
     decisions = "SELECT DISTINCT decision_key FROM steps WHERE decision_key IS NOT NULL AND episode_id IN (SELECT unnest(?))"
     holders = "SELECT DISTINCT path FROM copies WHERE episode_id IN (SELECT unnest(?))"
+    emptied = "SELECT path FROM copies GROUP BY ALL HAVING bool_and(episode_id IN (SELECT unnest(?)))"
     names = [
         *(("source", name) for name in sources),
         *(("episode", name) for name in ids[0]),
         *(("decision", row[0]) for row in store.con.sql(decisions, params=ids).fetchall()),
         *(("holder", row[0]) for row in store.con.sql(holders, params=ids).fetchall()),
+        *(("path", row[0]) for row in store.con.sql(emptied, params=ids).fetchall()),
     ]
     common = {"request": request.key, "forgotten_at": now, "pending": True}
     yield {**common, "kind": request.kind, "key": request.key, "episodes": len(chosen)}
+    if shown := without_kind(request.name):  # the log has the id itself, which may then be of any kind
+        names.append((request.kind, shown))
     yield from ({**common, "kind": kind, "key": key_of(kind, name)} for kind, name in names)
 
 
@@ -290,6 +301,18 @@ def _delete(store: Store) -> None:
         store.con.execute(
             f"DELETE FROM {table} WHERE source_id IN (SELECT unnest(?))", [[row[0] for row in found]]
         )
+
+
+def _unname(store: Store) -> None:
+    """Take the paths of sources away of which nothing is left: files are often named after their session."""
+    hidden = f"'{RULE}/' || left(sha256('source/' || path), 12)"
+    gone = "sha256('path/' || path) IN (SELECT key FROM forgotten WHERE pending AND kind = 'path')"
+    for table in ("quarantine", "secrets"):
+        store.con.execute(
+            f"UPDATE {table} SET locator = replace(locator, path, {hidden}) FROM sources "
+            f"WHERE {table}.source_id = sources.source_id AND {gone}"
+        )
+    store.con.execute(f"UPDATE sources SET path = {hidden} WHERE {gone}")
 
 
 def _forget_vectors(store: Store) -> None:

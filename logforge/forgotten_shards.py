@@ -21,6 +21,7 @@ from logforge.schemas.manifest import Manifest, SourceRef
 from logforge.shard_files import PART_BYTES
 from logforge.shards import MANIFEST, SPLITS, load_shards, read_manifest, write_dataset
 from logforge.store import Store
+from logforge.thought_leak import thought_leak
 
 _REMEDY = "build it again, or delete its folder, and then forget"
 
@@ -81,7 +82,14 @@ def _drop(store: Store, item: DatasetLoss, episodes: Collection[str]) -> None:
 
 def _replace_rows(store: Store, name: str, ids: list[str]) -> None:
     """The store's rows of a dataset without some episodes."""
-    for table in ("transitions", "splits", "difficulty", "quarantine", "argument_candidates"):
+    for table in (
+        "transitions",
+        "splits",
+        "difficulty",
+        "quarantine",
+        "argument_candidates",
+        "state_digests",
+    ):
         store.con.execute(
             f"DELETE FROM {table} WHERE dataset = ? AND episode_id IN (SELECT unnest(?))", [name, ids]
         )
@@ -120,6 +128,7 @@ def _rewrite(
         sources=_sources(store, kept, manifest),
         mask_kinds=dict(left.group_by("mask_kind").len().iter_rows()),
         propensity_kinds=dict(left.group_by("propensity_kind").len().iter_rows()),
+        thoughts=thought_leak(store.con, manifest.dataset)._asdict() if manifest.thoughts else {},
         forgotten=manifest.forgotten + before - after,
         replaces=manifest.hash,
     )

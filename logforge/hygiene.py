@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 
 from logforge.connectors.policies import prompt_suffix, prompt_version
 from logforge.danger import Dangers
+from logforge.flaggers import with_own_flags
 from logforge.frames import Tables, rows_table
-from logforge.injection import ROLES
+from logforge.injection import ROLES, in_place
 from logforge.inspection import Inspected, inspect
-from logforge.redaction import Secret
+from logforge.redaction import ALLOWED, SECRETS_ONLY, Redaction, Secret
 from logforge.schemas.tables import EPISODES, MESSAGES, QUARANTINE, SECRETS, STEPS
-from logforge.secret_hashes import keyed_hash
+from logforge.secret_hashes import keyed_hash, pseudonym
 from logforge.spread import Spread
 
 OURS = frozenset(
@@ -31,6 +32,8 @@ OURS = frozenset(
     "arguments_status repair result_status propensity_kind decision_key level dataset rule flags danger".split()
 )
 """Text columns whose values are words, places and hashes of ours; all others hold the log's text."""
+IDS = frozenset("native_id task_id group_id session_id user_id".split())
+"""Columns of the log's ids, which tell episodes apart and are no part of any state."""
 JSON = frozenset({"metadata", "arguments"})
 """Columns of JSON text."""
 CUT = 200
@@ -42,10 +45,12 @@ _DANGLING = re.compile(r"[A-Za-z0-9_+/=.~-]{6,}$")
 
 @dataclass(frozen=True)
 class Hygiene:
-    """How to clean: whether secrets are redacted, what is dangerous, and the store's key for hashes of secrets."""
+    """How to clean: what is redacted, what is dangerous, which functions of the user's flag messages, and the store's key for
+    hashes of secrets."""
 
-    redacts: bool = True
+    redaction: Redaction = SECRETS_ONLY
     dangers: Dangers = field(default_factory=Dangers)
+    flag_with: tuple[str, ...] = ()
     key: bytes = field(default=b"", repr=False)
 
 
@@ -99,20 +104,19 @@ class _Place(NamedTuple):
 
 def cleaned(tables: Tables, quarantine: pa.Table, how: Hygiene) -> Cleaned:
     """Clean the tables of one or more sources."""
-    frames: Frames = {**tables._asdict(), "quarantine": _uncut(quarantine) if how.redacts else quarantine}
+    frames: Frames = {**tables._asdict(), "quarantine": _uncut(quarantine) if how.redaction else quarantine}
     found = _Found(
         *(
-            inspect(_distinct(frames, as_json), redacts=how.redacts, as_json=as_json)
+            inspect(_distinct(frames, as_json), redaction=how.redaction, as_json=as_json)
             for as_json in (False, True)
         )
     )
     secrets, redactions = rows_table(SECRETS, []), Counter[str]()
     if found.plain or found.json:
         frames, secrets, redactions = _rewritten(frames, found, how.key)
+    messages = with_own_flags(frames["messages"], how.flag_with)
     steps = _with_danger(frames["steps"], how.dangers)
-    return Cleaned(
-        Tables(frames["episodes"], frames["messages"], steps), frames["quarantine"], secrets, redactions
-    )
+    return Cleaned(Tables(frames["episodes"], messages, steps), frames["quarantine"], secrets, redactions)
 
 
 def _uncut(quarantine: pa.Table) -> pa.Table:
@@ -152,15 +156,21 @@ def _rewritten(frames: Frames, found: _Found, key: bytes) -> tuple[Frames, pa.Ta
         made = []
         for text in texts:
             item = found.of(column).get(text) or Inspected(text)
-            new, also = spread.apply(scope, item.text, column.as_json)
-            ledger.add(scope, locator, text, (*item.secrets, *also))
-            made.append(new)
+            rest = spread.apply(scope, item.text, column.as_json)
+            ledger.add(scope, locator, text, (*item.secrets, *rest.secrets, *item.allowed))
+            made.append(_pseudonym(item, rest.text, key) if column.name in IDS else rest.text)
         changes[column][row] = tuple(made)
     cleaned = dict(frames)
     for column, rows in changes.items():
         cleaned[column.frame] = _changed(cleaned[column.frame], column, rows)
     cleaned["messages"] = _with_flags(cleaned["messages"], frames, dirty, found)
     return _with_prompt_versions(frames["messages"], cleaned), ledger.table(), ledger.redactions
+
+
+def _pseudonym(item: Inspected, left: str, key: bytes) -> str:
+    """An id that is nothing but a secret or an address stays apart from others: its placeholder bears the keyed hash."""
+    alone = len(item.secrets) == 1 and left == item.secrets[0].placeholder
+    return pseudonym(item.secrets[0].kind, item.secrets[0].value, key) if alone else left
 
 
 def _scopes(frame: pa.Table) -> list[str]:
@@ -233,7 +243,7 @@ def _with_flags(messages: pa.Table, frames: Frames, dirty: Iterable[_Place], fou
         for item in filter(None, map(found.of(column).get, texts)):
             if where is not None and item.flags:
                 heard = column.frame == "messages" and column.name == "content" and roles[row] in ROLES
-                flags[where] |= {flag for flag in item.flags if heard or not flag.startswith("injection:")}
+                flags[where] |= in_place(item.flags, heard)
     if not flags:
         return messages
     ids, positions = messages["episode_id"].to_pylist(), messages["position"].to_pylist()
@@ -317,7 +327,7 @@ class Ledger:
         if not secrets or (scope, text) in self._counted:
             return
         self._counted.add((scope, text))
-        self.redactions[self.sources[scope]] += len(secrets)
+        self.redactions[self.sources[scope]] += sum(secret.rule != ALLOWED for secret in secrets)
         for secret in secrets:
             hashed = keyed_hash(secret.value, self.key)
             row = self._rows.setdefault(

@@ -18,6 +18,7 @@ UNREAD = "unread"
 """In place of a format: no connector claimed these sources."""
 _RULES = 5
 _PLACE = 36
+_STAYED = 2
 _HEADER = ("format", "sources", "records", "kept", "dup", "quar", "skip", "episodes", "messages", "steps")
 
 
@@ -76,7 +77,8 @@ class Quarantined(NamedTuple):
 class IngestReport:
     """What an ingest read. `unchanged` sources were skipped; the counts cover what was read and what was unchanged.
 
-    `redactions` counts the secrets replaced in stored text by kind, `flags` the flagged messages.
+    `redactions` counts the secrets replaced in stored text by kind, `allowed` those that stay because the user said so, `flags` the flagged messages. `stayed` says of sources
+    that changed why what they brought was left as it is.
     """
 
     read: int
@@ -86,7 +88,9 @@ class IngestReport:
     skip_reasons: dict[str, int]
     repairs: Repairs
     redactions: dict[str, int] = field(default_factory=dict)
+    allowed: dict[str, int] = field(default_factory=dict)
     flags: dict[str, int] = field(default_factory=dict)
+    stayed: tuple[str, ...] = ()
 
     @property
     def kept(self) -> int:
@@ -99,8 +103,10 @@ class IngestReport:
         return sum(item.times for item in self.quarantine)
 
     def exit_code(self, strict: bool = False) -> int:
-        """0 when something was kept; 1 when nothing was, or with `strict` when something was set aside."""
-        return int(self.kept == 0 or (strict and self.quarantined > 0))
+        """0 when something is kept, in these sources or in others that hold the same; 1 when nothing is, or with `strict` when
+        something was set aside."""
+        held = any(item.kept or item.duplicates for item in self.formats)
+        return int(not held or (strict and self.quarantined > 0))
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -152,7 +158,9 @@ class IngestReport:
             *counted("skipped: ", self.skip_reasons),
             *self.repairs.lines(),
             *counted(f"redacted {secrets}: ", self.redactions),
+            *counted("allowed, and so left: ", self.allowed),
             *counted("messages flagged: ", self.flags),
+            *listed("left as it was: ", self.stayed, "more: --json lists all", _STAYED),
         ]
 
     def _aside(self) -> list[str]:
@@ -160,11 +168,11 @@ class IngestReport:
         if not self.quarantine:
             return []
         rest = self.quarantine[_RULES:]
-        more = f"{sum(item.times for item in rest):>7,} under {len(rest):,} more rules" if rest else ""
+        rules = [f"{item.times:,} × {item.rule}" for item in rest]
         return [
             f"{plural(self.quarantined, 'thing')} set aside:",
             *(item.line() for item in self.quarantine[:_RULES]),
-            *([more] if more else []),
+            *listed("   also ", rules, "more rules: --json lists all"),
             "what to do about each: logforge quarantine",
         ]
 
@@ -184,8 +192,10 @@ def _sum(name: str, items: Iterable[FormatCounts]) -> FormatCounts:
     return FormatCounts(name, *(sum(column) for column in columns))
 
 
-def report_of(store: Store, done: list[str], unchanged: list[str]) -> IngestReport:
-    """The report over some sources, from the store's own tables."""
+def report_of(
+    store: Store, done: list[str], unchanged: list[str], stayed: Iterable[str] = ()
+) -> IngestReport:
+    """The report over some sources, from the store's own tables; `stayed` says which of the unchanged changed, and why."""
     store.con.register(
         "_done", pl.DataFrame({"source_id": done + unchanged}, schema={"source_id": pl.String}).to_arrow()
     )
@@ -197,8 +207,10 @@ def report_of(store: Store, done: list[str], unchanged: list[str]) -> IngestRepo
             quarantine=tuple(Quarantined(*row) for row in store.con.sql(_QUARANTINE).fetchall()),
             skip_reasons=dict(store.con.sql(_SKIPS).fetchall()),
             repairs=_repairs(store),
-            redactions=dict(store.con.sql(_REDACTIONS).fetchall()),
+            redactions=dict(store.con.sql(_SECRETS.format("<>")).fetchall()),
+            allowed=dict(store.con.sql(_SECRETS.format("=")).fetchall()),
             flags=dict(store.con.sql(_FLAGS).fetchall()),
+            stayed=tuple(stayed),
         )
     finally:
         store.con.unregister("_done")
@@ -228,8 +240,8 @@ _QUARANTINE = """
     FROM quarantine q JOIN _done ON _done.source_id = q.source_id JOIN sources s ON s.source_id = q.source_id
     WHERE q.level <> 'transition' GROUP BY 1, 2 ORDER BY 5 DESC, 2
 """.format(**{name: at_first(f"q.{name}") for name in ("reason", "detail", "locator")})
-_REDACTIONS = """
-    SELECT kind, sum(count)::BIGINT FROM secrets JOIN _done USING (source_id) GROUP BY 1 ORDER BY 2 DESC, 1
+_SECRETS = """
+    SELECT kind, sum(count)::BIGINT FROM secrets JOIN _done USING (source_id) WHERE rule {} 'allowed' GROUP BY 1 ORDER BY 2 DESC, 1
 """
 _FLAGS = """
     SELECT flag, count(*)

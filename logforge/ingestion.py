@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -17,16 +18,19 @@ from logforge.connectors.mapping import load_mapping
 from logforge.containers import Limits
 from logforge.crew import QUEUED, Crew, Task
 from logforge.danger import Dangers
-from logforge.discover import Found, Verdict, check_paths, find, found_again, same_place, sha256_of
+from logforge.discover import Found, Verdict, check_paths, find, found_again, sha256_of
+from logforge.flaggers import flagger_versions
 from logforge.forgetting import complete
 from logforge.forgotten import keys_in
 from logforge.frames import concat, rows_table
 from logforge.ingest_report import IngestReport, report_of
-from logforge.known import Known, source_id_of
+from logforge.known import Known, Stayed, source_id_of
 from logforge.memory import few_collections
-from logforge.ownership import Orphan, orphans, remove_sources, resolve
+from logforge.ownership import remove_sources, resolve
 from logforge.packed import Unpacker, discard, withheld
 from logforge.parts import in_parts
+from logforge.personal_data import personal_kinds
+from logforge.piped import apart, spooled
 from logforge.progress import Tick, silent
 from logforge.reading import (
     Chunk,
@@ -38,10 +42,13 @@ from logforge.reading import (
     read_lazily,
     read_together,
 )
+from logforge.redaction import Redaction
 from logforge.resumed import settle
-from logforge.schemas.tables import QUARANTINE, SOURCES
+from logforge.safe_labels import replaced_by, with_safe_labels
+from logforge.schemas.tables import SOURCES
 from logforge.secret_hashes import store_key
 from logforge.store import Store, own_files
+from logforge.succession import heirs
 from logforge.unpacking import room_beside
 
 STREAM_BYTES = 64 << 20
@@ -73,6 +80,9 @@ def read_options(
     limits: Limits | None = None,
     redact: bool = True,
     danger: Iterable[str] = (),
+    pii: Iterable[str] = (),
+    allow_secret: Iterable[str] = (),
+    flag_with: Iterable[str] = (),
 ) -> ReadOptions:
     """The options of a request, checked before anything is made: unknown formats, wrong mappings, paths that are not there."""
     if format is not None:
@@ -80,8 +90,17 @@ def read_options(
     check_paths(paths)
     shape = None if mapping is None else load_mapping(mapping)
     Dangers.of(entries := tuple(danger))
+    flagger_versions(flaggers := tuple(flag_with))
     return ReadOptions(
-        format, shape, strict_arguments, redact=redact, danger=entries, limits=limits or Limits()
+        format,
+        shape,
+        strict_arguments,
+        redact=redact,
+        pii=personal_kinds(pii),
+        allow=tuple(sorted(set(allow_secret))),
+        flag_with=flaggers,
+        danger=entries,
+        limits=limits or Limits(),
     )
 
 
@@ -94,32 +113,43 @@ def ingest(
     strict_arguments: bool = False,
     redact: bool = True,
     danger: Iterable[str] = (),
+    pii: Iterable[str] = (),
+    allow_secret: Iterable[str] = (),
+    flag_with: Iterable[str] = (),
     limits: Limits | None = None,
+    name: str | None = None,
     workers: int = 1,
     progress: Tick = silent,
 ) -> IngestReport:
-    """Read every file at or below `paths` into the store.
+    """Read every file at or below `paths` into the store; `-` is standard input, and `name` what its source is called.
 
     `format` forces a connector by name; `mapping` is a YAML file that describes a shape of your own. `strict_arguments`
     refuses to mend damaged arguments and names. `redact` takes secrets out of all text before it is stored; `danger` lists
-    further dangerous tools (`KIND=PATTERN`, or `none` to leave the built-in list out). `limits` say how far a packed file may unfold. `workers` is the number of
+    further dangerous tools (`KIND=PATTERN`, or `none` to leave the built-in list out). `pii` names kinds of personal data to take out
+    too, `allow_secret` what stays (globs or SHA-256), `flag_with` functions of the user's that flag messages. `limits` say how far a packed file may unfold. `workers` is the number of
     reading processes, this one among them; more than one needs the caller's `if __name__ == "__main__":` guard, as every process pool does.
     Raises UnknownName for an unknown format, SpecError for a wrong mapping, InputError for a path that does not exist,
     StoreError when the store cannot be written. Bad input never raises: it is quarantined.
     """
     paths = list(paths)
-    options = read_options(paths, format, mapping, strict_arguments, limits, redact, danger)
+    files, pipes = apart(paths, name)
+    options = read_options(
+        paths, format, mapping, strict_arguments, limits, redact, danger, pii, allow_secret, flag_with
+    )
     complete(store)
     options = replace(options, forgotten=keys_in(store), secret_key=store_key(store.path))
     known = Known.of(store)
+    recalled = known.recall(options)
     own = own_files(store.path)
-    found = [item for item in find(paths, store.path.parent) if item.path not in own]
+    found = [item for item in find(files, store.path.parent) if item.path not in own]
     fresh: list[Job] = []
     kept_as_is: set[str] = set()
     with room_beside(store.path) as room, Crew(workers, partial(prepare, redact), room) as crew:
+        found += spooled(pipes, room, name)
+        found = with_safe_labels(found, options.redaction, options.secret_key)
         size = 0
         for index, item in enumerate(found):
-            job = _job(item, options, progress, index, len(found))
+            job = _job(item, recalled(source_id_of(item.label)), progress, index, len(found))
             if known.unchanged(job):
                 kept_as_is.add(job.source_id)
                 continue
@@ -130,8 +160,16 @@ def ingest(
         kept_as_is |= {member for archive in kept_as_is for member in known.members.get(archive, ())}
         unpacker = Unpacker(room, known)
         done = _read_and_store(store, fresh, crew, progress, options, unpacker)
+    as_before = (kept_as_is | unpacker.unchanged | set(unpacker.stayed)) - done
     with store.settings(**_SETTINGS):
-        return report_of(store, sorted(done), sorted((kept_as_is | unpacker.unchanged) - done))
+        return report_of(store, sorted(done), sorted(as_before), sorted(map(str, unpacker.stayed.values())))
+
+
+class Again(NamedTuple):
+    """The ids of the sources that were read again, and those that stay as they were because nothing here reads them."""
+
+    read: set[str]
+    stayed: dict[str, Stayed]
 
 
 def read_again(
@@ -142,27 +180,48 @@ def read_again(
     mapping: str | Path | None = None,
     workers: int = 1,
     progress: Tick = silent,
-) -> set[str]:
+) -> Again:
     """Read stored sources (settings by path) again, whatever their bytes: what reads them may have changed.
 
-    They are read with the settings they were read with; `format` and `mapping` are those of `ingest`. A source whose file
-    is gone stays as it is. Returns the ids of the sources read. Raises as `ingest` does.
+    They are read with the settings and the mapping they were read with; `format` and `mapping` are those of `ingest`, and
+    go first. A source whose file is gone stays as it is. Raises as `ingest` does.
     """
     made = read_options([], format, mapping, False)
     complete(store)
     forgotten, key = keys_in(store), store_key(store.path)
     here = found_again(sources, store.path.resolve().parent)
     jobs = []
-    for index, item in enumerate(here):
-        settings = next((sources[label] for label in (item.label, *item.only) if label in sources), None)
-        options = made if settings is None else ReadOptions.of(settings, made.mapping)
-        options = replace(options, format=format or options.format, forgotten=forgotten, secret_key=key)
+    for index, (item, options) in enumerate(_as_before(here, sources, made, key)):
+        forced = format or (None if made.mapping else options.format)
+        options = replace(options, format=forced, forgotten=forgotten, secret_key=key)
         jobs.append(_job(item, options, progress, index, len(here)))
     with room_beside(store.path) as room, Crew(workers, partial(prepare, made.redact), room) as crew:
         unpacker = Unpacker(room, Known.of(store), again=True)
         read = _read_and_store(store, jobs, crew, progress, made, unpacker)
     _remove_entered(store, sources, read)
-    return read
+    return Again(read, unpacker.stayed)
+
+
+def _as_before(
+    here: Iterable[Found], sources: Mapping[str, str], made: ReadOptions, key: bytes
+) -> Iterator[tuple[Found, ReadOptions]]:
+    """Each file with what it was read with, under a label that is safe by that."""
+    alike: dict[Redaction, list[tuple[Found, ReadOptions]]] = {}
+    for item in here:
+        options = _options_before(item, sources, made)
+        alike.setdefault(options.redaction, []).append((item, options))
+    for redaction, pairs in alike.items():
+        found, options_of = zip(*pairs, strict=True)
+        yield from zip(with_safe_labels(found, redaction, key), options_of, strict=True)
+
+
+def _options_before(item: Found, sources: Mapping[str, str], made: ReadOptions) -> ReadOptions:
+    """What a source was read with; of a file below a folder that could not be entered, what the folder was to be read with."""
+    folders = map(str, PurePosixPath(item.label).parents)
+    settings = next(
+        (sources[label] for label in (item.label, *item.only, *folders) if label in sources), None
+    )
+    return made if settings is None else ReadOptions.of(settings, made.mapping)
 
 
 def _remove_entered(store: Store, labels: Iterable[str], read: set[str]) -> None:
@@ -185,8 +244,9 @@ def _read_and_store(
 def _job(item: Found, options: ReadOptions, tick: Tick, index: int, total: int) -> Job:
     tick(index, total, f"looking at {item.label}")
     identifier = source_id_of(item.label)
-    if (gone := withheld(Job(item.path, item.label, identifier, "", 0, options))).verdict:
-        return gone
+    job = withheld(Job(item.path, item.label, identifier, "", 0, options, replaces=replaced_by(item)))
+    if job.verdict:
+        return job
     verdict, digest, size = item.verdict, "", 0
     try:
         if verdict is None:
@@ -194,9 +254,7 @@ def _job(item: Found, options: ReadOptions, tick: Tick, index: int, total: int) 
             digest = sha256_of(item.path, *item.companions)
     except OSError as error:
         verdict = Verdict(None, True, "unreadable_file", f"the file cannot be read: {error.strerror}")
-    return Job(
-        item.path, item.label, identifier, digest, size, options, item.companions, verdict, only=item.only
-    )
+    return replace(job, sha256=digest, size=size, companions=item.companions, verdict=verdict, only=item.only)
 
 
 @dataclass
@@ -237,39 +295,11 @@ def _run(
         stale = settle(store)
         tried -= stale - again  # read once more, even when it was read in this run before the others came
         again |= stale
-        successors = _successors(store, tried, options)
+        successors = heirs(store, tried, options)
         tried |= set(successors)
-        jobs = _once(successors.values())
+        jobs = _once(_job(place, then, silent, 0, 1) for place, then in successors.values())
         if not jobs:
             return done
-
-
-def _successors(store: Store, tried: set[str], options: ReadOptions) -> dict[str, Job]:
-    """The sources whose copies take over the ownerless episodes: of each, the best whose file is there.
-
-    A copy whose file is gone cannot be read again; that is said in the quarantine.
-    """
-    home = store.path.resolve().parent
-    mapping = options.mapping
-    readable = {*connectors.registry(), *([mapping.name] if mapping else [])}
-    chosen: dict[str, Job] = {}
-    gone: list[Orphan] = []
-    for copies in orphans(store).values():
-        here = (copy for copy in copies if copy.source_id not in tried and copy.format in readable)
-        places = ((copy, same_place(copy.path, home)) for copy in here)
-        found = next(((copy, place) for copy, place in places if place is not None), None)
-        if found is None:
-            gone += [] if copies[0].owned else copies[:1]
-        elif found[0].source_id not in chosen:
-            copy, place = found
-            then = ReadOptions.of(copy.settings, mapping)
-            then = replace(
-                then, forgotten=keys_in(store), limits=options.limits, secret_key=store_key(store.path)
-            )
-            chosen[copy.source_id] = _job(place, then, silent, 0, 1)
-    if not chosen:
-        _say_gone(store, gone)
-    return chosen
 
 
 def _once(jobs: Iterable[Job]) -> list[Job]:
@@ -279,27 +309,6 @@ def _once(jobs: Iterable[Job]) -> list[Job]:
         key = (job.source_id, job.options.settings)
         found[key] = replace(job, only=job.only | found[key].only) if key in found else job
     return list(found.values())
-
-
-def _say_gone(store: Store, gone: list[Orphan]) -> None:
-    said = store.con.sql("SELECT episode_id FROM quarantine WHERE rule = 'copy_gone' ORDER BY 1").fetchall()
-    if [row[0] for row in said] == sorted(copy.episode_id for copy in gone):
-        return
-    with store.transaction():
-        store.con.execute("DELETE FROM quarantine WHERE rule = 'copy_gone'")
-        rows = [
-            {
-                "level": "part",
-                "source_id": copy.source_id,
-                "episode_id": copy.episode_id,
-                "locator": copy.path,
-                "reason": "the file that held this episode is gone, and the file it was stored from no longer has it",
-                "rule": "copy_gone",
-                "records": 0,
-            }
-            for copy in gone
-        ]
-        store.insert("quarantine", rows_table(QUARANTINE, rows))
 
 
 def _read(jobs: list[Job], crew: Crew, unpacker: Unpacker) -> Iterator[Group]:
@@ -421,7 +430,7 @@ def _source_row(reading: SourceReading) -> dict[str, object]:
         "connector_version": reading.connector_version,
         "bytes": job.size,
         "sha256": job.sha256,
-        "settings": job.settings,
+        "settings": reading.settings or job.settings,
         "records": counts.records,
         "kept": counts.kept,
         "duplicates": counts.duplicates,

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import polars as pl
 import xxhash
 
-from logforge import injection, vendor_secrets
+from logforge import injection, personal_data, vendor_secrets
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.injection import injections
-from logforge.redaction import HINTS, Redacted, Secret, redact, redact_json, with_strings
+from logforge.redaction import HINTS, Redacted, Redaction, Secret, redact, redact_json, with_strings
 from logforge.secret_shapes import SHAPELESS
 from logforge.unicode_hygiene import SUSPECT, clean
 
@@ -27,24 +27,25 @@ _HIDDEN = 4
 
 
 class Inspected(NamedTuple):
-    """What becomes of a text that is not clean: its flags, and its secrets, one for each place."""
+    """What becomes of a text that is not clean: its flags, and its secrets, one for each place; `allowed` are those that stay."""
 
     text: str
     flags: tuple[str, ...] = ()
     secrets: tuple[Secret, ...] = ()
+    allowed: tuple[Secret, ...] = ()
 
 
-def inspect(texts: pl.Series, *, redacts: bool, as_json: bool = False) -> dict[str, Inspected]:
+def inspect(texts: pl.Series, *, redaction: Redaction, as_json: bool = False) -> dict[str, Inspected]:
     """What is not clean among distinct texts, by the text as it was. `as_json`: canonical JSON, which it stays."""
-    seen = _seen(redacts, as_json)
+    seen = _seen(redaction, as_json)
     values: list[str] = texts.to_list()
     keys = {text: xxhash.xxh3_128_digest(text.encode()) for text in values if len(text) >= _LONG}
     known = {text: seen[key] for text, key in keys.items() if key in seen}
     if known:
         texts = pl.Series([text for text in values if text not in known], dtype=pl.String)
-    suspects = _suspects(texts, redacts, as_json)
+    suspects = _suspects(texts, redaction, as_json)
     look = _look_at_json if as_json else _look
-    found = {text: item for text in suspects if (item := look(text, redacts)) is not None}
+    found = {text: item for text in suspects if (item := look(text, redaction)) is not None}
     if len(seen) > _REMEMBERED:
         seen.clear()
     seen |= {key: found.get(text) for text, key in keys.items() if text not in known}
@@ -52,7 +53,7 @@ def inspect(texts: pl.Series, *, redacts: bool, as_json: bool = False) -> dict[s
 
 
 @cache
-def _seen(redacts: bool, as_json: bool) -> dict[bytes, Inspected | None]:
+def _seen(redaction: Redaction, as_json: bool) -> dict[bytes, Inspected | None]:
     """Long texts (system prompts, say) that this process has seen, by hash: each is scanned once."""
     return {}
 
@@ -62,13 +63,19 @@ def forget_texts() -> None:
     _seen.cache_clear()
 
 
-def _suspects(texts: pl.Series, redacts: bool, as_json: bool) -> Iterable[str]:
-    pattern = _DIRTY_JSON.pattern if as_json else SUSPECT
-    mask = texts.str.contains(f"{pattern}|{SHAPELESS}" if redacts else pattern)
-    hints = sorted({*(HINTS if redacts else ()), *(() if as_json else injection.HINTS)})
+def _suspects(texts: pl.Series, redaction: Redaction, as_json: bool) -> Iterable[str]:
+    patterns = [_DIRTY_JSON.pattern if as_json else SUSPECT]
+    patterns += [SHAPELESS] if redaction.secrets else []
+    patterns += [personal_data.SUSPECT] if redaction.personal else []
+    mask = texts.str.contains("|".join(patterns))
+    hints = sorted({*(HINTS if redaction.secrets else ()), *(() if as_json else injection.HINTS)})
     if hints:
         mask |= texts.str.contains_any(hints, ascii_case_insensitive=True)
-    if not redacts:
+    if foreign := [*_cased(hints), *([] if as_json else [injection.SUSPECT])]:
+        beyond_ascii = texts.filter(texts.str.len_bytes() != texts.str.len_chars())
+        if len(found := beyond_ascii.filter(beyond_ascii.str.contains("|".join(foreign)))):
+            mask |= texts.is_in(found)
+    if not redaction.secrets:
         return list(texts.filter(mask))
     plain = texts.filter(~mask)
     values: list[str] = plain.to_list()
@@ -76,6 +83,11 @@ def _suspects(texts: pl.Series, redacts: bool, as_json: bool) -> Iterable[str]:
     hits = vendor_secrets.hits([*values, *(_unescaped(values[index]) for index in escaped)])
     places = {index if index < len(values) else escaped[index - len(values)] for index in hits}
     return [*texts.filter(mask), *(values[index] for index in sorted(places))]
+
+
+def _cased(hints: Iterable[str]) -> list[str]:
+    """Patterns (of Rust's kind) for the hints that another case has other letters beyond ASCII for."""
+    return [f"(?i:{re.escape(hint)})" for hint in hints if any(c.upper() != c > "\x7f" for c in hint)]
 
 
 def _unescaped(text: str) -> str:
@@ -92,22 +104,24 @@ def _unescaped(text: str) -> str:
     return text
 
 
-def _look(text: str, redacts: bool) -> Inspected | None:
+def _look(text: str, redaction: Redaction) -> Inspected | None:
     cleaned = clean(text)
-    redacted = redact(cleaned.text) if redacts else Redacted(cleaned.text)
+    redacted = redact(cleaned.text, redaction) if redaction else Redacted(cleaned.text)
     flags = {*cleaned.flags, *injections(cleaned.text), *_hidden(cleaned.hidden)}
-    return (
-        Inspected(redacted.text, tuple(sorted(flags)), redacted.secrets)
-        if flags or redacted.secrets
-        else None
-    )
+    return _inspected(redacted, flags)
 
 
-def _look_at_json(text: str, redacts: bool) -> Inspected | None:
+def _inspected(redacted: Redacted, flags: set[str]) -> Inspected | None:
+    if not (flags or redacted.secrets or redacted.allowed):
+        return None
+    return Inspected(redacted.text, tuple(sorted(flags)), redacted.secrets, redacted.allowed)
+
+
+def _look_at_json(text: str, redaction: Redaction) -> Inspected | None:
     try:
         value = loads(text)
     except NotJson:
-        return _look(text, redacts)
+        return _look(text, redaction)
     flags: set[str] = set()
     dirty = _DIRTY_JSON.search(text)
 
@@ -118,12 +132,8 @@ def _look_at_json(text: str, redacts: bool) -> Inspected | None:
 
     value = with_strings(value, cleaned) if dirty else value
     changed = canonical(value) if flags else text
-    redacted = redact_json(changed) if redacts else Redacted(changed)
-    return (
-        Inspected(redacted.text, tuple(sorted(flags)), redacted.secrets)
-        if flags or redacted.secrets
-        else None
-    )
+    redacted = redact_json(changed, redaction) if redaction else Redacted(changed)
+    return _inspected(redacted, flags)
 
 
 def _hidden(text: str) -> list[str]:

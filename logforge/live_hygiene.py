@@ -1,34 +1,66 @@
-"""The texts of a live session, cleaned one by one as ingest cleans a log: clean characters, and no secrets.
+"""The texts of a live session, cleaned and flagged one by one as ingest does it with a log: clean characters, no secrets, and flags
+that say what was suspect.
 
 Ingest also takes a secret out of the texts that came before the one that gave it away; a live session cannot.
 """
 
 from __future__ import annotations
 
-import polars as pl
+from typing import NamedTuple
 
+import polars as pl
+import pyarrow as pa
+
+from logforge.flaggers import with_own_flags
+from logforge.hygiene import Hygiene
+from logforge.injection import ROLES, in_place
 from logforge.inspection import Inspected, inspect
 from logforge.spread import Spread
 
 _SESSION = "session"
 
 
+class Heard(NamedTuple):
+    """A text fit for a state, and the flags that ingest gives the message it belongs to."""
+
+    text: str | None
+    flags: frozenset[str] = frozenset()
+
+
 class LiveHygiene:
-    """Of one session. `redacts`: whether secrets are taken out, as `logforge ingest` does without `--no-redact`."""
+    """Of one session: what ingest does under the same settings."""
 
-    def __init__(self, redacts: bool = True) -> None:
-        self._redacts, self._spread = redacts, Spread()
+    def __init__(self, hygiene: Hygiene) -> None:
+        self._how, self._spread = hygiene, Spread()
 
-    def text(self, text: str | None) -> str | None:
-        """A text fit for a state."""
-        return self._cleaned(text, as_json=False) if text else text
+    def text(self, text: str | None, role: str | None = None) -> Heard:
+        """A plain text. `role` is that of the message whose content it is; None: it is something else (a thought, a name)."""
+        if not text:
+            return Heard(text)
+        heard = self._cleaned(text, role in ROLES, as_json=False)
+        return heard if role is None else heard._replace(flags=heard.flags | self._own(role, heard.text))
 
-    def arguments(self, text: str) -> str:
-        """The same of canonical JSON text, which it stays."""
-        return self._cleaned(text, as_json=True)
+    def arguments(self, text: str) -> Heard:
+        """Canonical JSON text, which it stays."""
+        return self._cleaned(text, False, as_json=True)
 
-    def _cleaned(self, text: str, as_json: bool) -> str:
-        found = inspect(pl.Series([text], dtype=pl.String), redacts=self._redacts, as_json=as_json)
-        item = found.get(text) or Inspected(text)
+    def glance(self, text: str, *, as_json: bool = False) -> str:
+        """A name or arguments that are only looked at: cleaned by what is known, and nothing is learnt from them for later texts."""
+        return self._spread.apply(_SESSION, self._inspected(text, as_json).text, as_json).text
+
+    def _cleaned(self, text: str, heard: bool, as_json: bool) -> Heard:
+        item = self._inspected(text, as_json)
         self._spread.add(_SESSION, item.secrets)
-        return self._spread.apply(_SESSION, item.text, as_json).text
+        clean = self._spread.apply(_SESSION, item.text, as_json).text
+        return Heard(clean, frozenset(in_place(item.flags, heard)))
+
+    def _inspected(self, text: str, as_json: bool) -> Inspected:
+        texts = pl.Series([text], dtype=pl.String)
+        return inspect(texts, redaction=self._how.redaction, as_json=as_json).get(text) or Inspected(text)
+
+    def _own(self, role: str, text: str | None) -> frozenset[str]:
+        """What the user's own functions say."""
+        if not self._how.flag_with:
+            return frozenset()
+        row = pa.table({"role": [role], "content": [text], "flags": pa.array([None], pa.list_(pa.string()))})
+        return frozenset(with_own_flags(row, self._how.flag_with)["flags"][0].as_py() or ())

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from logforge.connectors import get
 from logforge.connectors.base import NeedsWhole, Source, Span
 from logforge.crew import Crew, Task
-from logforge.discover import Verdict, judge
+from logforge.discover import Verdict
 from logforge.frames import Tables
 from logforge.reading import Chunk, Group, Job, SourceReading, read_together
+from logforge.redaction import ALLOWED
 
 PART_BYTES = 6 << 20
 """About as much as a part has."""
@@ -35,7 +36,7 @@ def in_parts(job: Job, crew: Crew, ahead: int) -> Group | None:
     """
     if not crew.helpers or job.verdict or job.companions or job.archive or job.options.forgotten:
         return None  # what a reject shows depends on whether something forgotten stands before it
-    verdict = judge(job.path, get(job.options.format) if job.options.format else None, job.options.mapping)
+    verdict = job.options.judge(job.path)
     source = Source(job.path, job.label, max_record=job.options.limits.record)
     connector = verdict.connector
     if connector is None or not getattr(connector, "splittable", False) or not _is_lines(source):
@@ -100,7 +101,11 @@ def _joined(whole: SourceReading, parts: Iterable[Group]) -> Iterator[Chunk]:
 
 
 def _add(whole: SourceReading, part: SourceReading) -> None:
-    whole.format, whole.connector_version = part.format, part.connector_version
+    whole.format, whole.connector_version, whole.settings = (
+        part.format,
+        part.connector_version,
+        part.settings,
+    )
     whole.redactions += part.redactions
     whole.counts.kept += part.counts.kept
     whole.counts.duplicates += part.counts.duplicates
@@ -118,7 +123,8 @@ def _without(chunk: Chunk, twice: set[str], reading: SourceReading) -> Chunk:
     records = pc.sum(copies.filter(_is_in(copies, ids))["records"]).as_py()
     reading.counts.kept -= records
     reading.counts.duplicates += records
-    reading.redactions -= pc.sum(of_these["count"]).as_py() or 0
+    replaced = of_these.filter(pc.not_equal(of_these["rule"], ALLOWED))
+    reading.redactions -= pc.sum(replaced["count"]).as_py() or 0
     tables = Tables(*(_left(table, ids) for table in chunk.tables))
     return Chunk(tables, _left(copies, ids), chunk.quarantine, _left(secrets, ids))
 

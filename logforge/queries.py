@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -108,15 +109,21 @@ class Conflicts:
 
 def conflict_views(store: Store, dataset: str, only: Narrowed, limit: int) -> Conflicts:
     """A dataset's conflicts. Raises UnknownName for a dataset that is not in the store."""
-    require_dataset(store, dataset)
-    return Conflicts(sides(store.con, dataset, only, limit), count(store.con, dataset, only))
+    name = dataset_named(store, dataset)
+    return Conflicts(sides(store.con, name, only, limit), count(store.con, name, only))
 
 
-def require_dataset(store: Store, dataset: str) -> None:
-    """Raise UnknownName when the store holds no such dataset."""
-    names = [row[0] for row in store.con.sql("SELECT dataset FROM datasets ORDER BY 1").fetchall()]
-    if dataset not in names:
-        raise UnknownName("dataset", dataset, names)
+def dataset_named(store: Store, given: str) -> str:
+    """The name of a dataset of the store, which may be given by its folder. Raises UnknownName when the store holds none."""
+    rows = store.con.sql("SELECT dataset, path FROM datasets ORDER BY 1").fetchall()
+    folders: dict[str, str | None] = dict(rows)
+    if given in folders:
+        return given
+    home, wanted = store.path.resolve().parent, Path(given).resolve()
+    found = next((name for name, path in folders.items() if path and (home / path).resolve() == wanted), None)
+    if found is None:
+        raise UnknownName("dataset", given, list(folders))
+    return found
 
 
 def known_formats() -> Listing:

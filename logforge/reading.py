@@ -23,12 +23,15 @@ from logforge.containers import VERSION as UNPACKING
 from logforge.containers import Limits
 from logforge.danger import Dangers
 from logforge.discover import Verdict, judge
+from logforge.earlier import remembered, remembering
+from logforge.flaggers import flagger_versions
 from logforge.forgotten import RULE as FORGOTTEN
-from logforge.forgotten import is_forgotten, key_of, names_forgotten
+from logforge.forgotten import is_forgotten, is_hidden, key_of, names_forgotten
 from logforge.frames import Tables, rows_table, tables_of
 from logforge.hygiene import Hygiene, cleaned
 from logforge.memory import collect_seldom
-from logforge.redaction import rules_version
+from logforge.personal_data import personal_version
+from logforge.redaction import Redaction, rules_version
 from logforge.schemas.episode import Episode, Reading, Reject, Skip
 from logforge.schemas.errors import InputError
 from logforge.schemas.tables import COPIES, QUARANTINE
@@ -38,22 +41,30 @@ ARCHIVE = "archive"
 CHUNK_WEIGHT = 20_000
 """A source is handed on in pieces of about so many messages (one of 1,000 characters counts twice, and so on) and
 rejects, which bounds the memory of a large one."""
+LONG_WEIGHT = 10_000
+"""And one that is stored while it is read in pieces of half that: they take 60 MB less at their peak and 4 % more time."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
     """How sources are read: `format` forces a connector by name, `mapping` is one made from a YAML file that stands beside
     the registered ones, `strict_arguments` undoes what was mended in arguments and names. `redact` takes secrets out,
-    `danger` lists entries for logforge/danger.py, `secret_key` is the store's key for hashes of secrets."""
+    `pii` names kinds of personal data to take out too, `allow` what stays (see redaction.Redaction), `flag_with` functions that
+    flag messages (see logforge/flaggers.py). `danger` lists entries for logforge/danger.py, `secret_key` is the store's key for hashes of secrets. `earlier` is what
+    the source was read with before, where it is no connector that would claim it by itself (see logforge/earlier.py)."""
 
     format: str | None = None
     mapping: Connector | None = None
     strict_arguments: bool = False
     redact: bool = True
+    pii: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    flag_with: tuple[str, ...] = ()
     danger: tuple[str, ...] = ()
     secret_key: bytes = field(default=b"", repr=False)
     forgotten: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=Limits)
+    earlier: Connector | None = None
 
     @cached_property
     def settings(self) -> str:
@@ -61,15 +72,27 @@ class ReadOptions:
         arguments = "strict" if self.strict_arguments else "mended"
         record = {"max_record": self.limits.record}
         redaction = rules_version() if self.redact else "none"
-        danger = {"danger": self.danger} if self.danger else {}
+        more = {
+            "danger": self.danger,
+            "pii": self.pii,
+            "pii_rules": personal_version(self.pii) if self.pii else None,
+            "allow": self.allow,
+            "flag_with": flagger_versions(self.flag_with),
+        }
+        given = {name: value for name, value in more.items() if value}
         return json.dumps(
-            {"format": self.format, "arguments": arguments, "redaction": redaction, **record, **danger}
+            {"format": self.format, "arguments": arguments, "redaction": redaction, **record, **given}
         )
+
+    @cached_property
+    def redaction(self) -> Redaction:
+        """What is taken out of texts."""
+        return Redaction(self.redact, self.pii, self.allow)
 
     @cached_property
     def hygiene(self) -> Hygiene:
         """How what is read is cleaned."""
-        return Hygiene(self.redact, Dangers.of(self.danger), self.secret_key)
+        return Hygiene(self.redaction, Dangers.of(self.danger), self.flag_with, self.secret_key)
 
     @cached_property
     def packed_settings(self) -> str:
@@ -78,8 +101,10 @@ class ReadOptions:
 
     @classmethod
     def of(cls, settings: str, mapping: Connector | None) -> ReadOptions:
-        """The options that gave these settings."""
-        found = json.loads(settings)
+        """The options that gave these settings, and a mapping that is given now. Functions that flagged messages are left out: a
+        store is data, and names no code to run."""
+        before = remembered(settings)
+        found = json.loads(before.settings)
         record = found.get("max_record", Limits.record)
         limits = Limits(*found["limits"]) if "limits" in found else Limits(record=record)
         return cls(
@@ -87,9 +112,16 @@ class ReadOptions:
             mapping,
             strict_arguments=found["arguments"] == "strict",
             redact=found["redaction"] != "none",
+            pii=tuple(found.get("pii", ())),
+            allow=tuple(found.get("allow", ())),
             danger=tuple(found.get("danger", ())),
             limits=limits,
+            earlier=before.reader(),
         )
+
+    def judge(self, path: Path) -> Verdict:
+        """Which connector reads a file under these options, or why none does."""
+        return judge(path, get(self.format) if self.format else None, self.mapping, self.earlier)
 
     @cached_property
     def unread_version(self) -> int:
@@ -173,6 +205,7 @@ class SourceReading:
     counts: Counts = field(default_factory=Counts)
     format: str | None = None
     connector_version: int | None = None
+    settings: str = ""
     redactions: int = 0
     failed: bool = False
     chunks: Iterable[Chunk] = ()
@@ -221,7 +254,7 @@ def prepare(redact: bool) -> None:
 def read_source(job: Job) -> SourceReading:
     """Begin to read a source. Its chunks come lazily."""
     reading = SourceReading(job)
-    reading.chunks = _chunks([reading])
+    reading.chunks = _chunks([reading], CHUNK_WEIGHT)
     return reading
 
 
@@ -229,22 +262,22 @@ def read_lazily(job: Job, overlapping: bool = False) -> Group:
     """Begin to read a source that is a group of its own; when `overlapping`, a thread reads on while a chunk is cleaned
     and stored."""
     reading = SourceReading(job)
-    return Group([reading], _chunks([reading], overlapping))
+    return Group([reading], _chunks([reading], min(LONG_WEIGHT, CHUNK_WEIGHT), overlapping))
 
 
 def read_together(jobs: list[Job]) -> Group:
     """Read sources to their end, for workers: many small ones share a chunk, and the whole can be pickled."""
     readings = [SourceReading(job) for job in jobs]
-    return Group(readings, list(_chunks(readings)))
+    return Group(readings, list(_chunks(readings, CHUNK_WEIGHT)))
 
 
-def _chunks(readings: list[SourceReading], overlapping: bool = False) -> Iterator[Chunk]:
-    made = map(_fitting, _piles(readings))
+def _chunks(readings: list[SourceReading], weight: int, overlapping: bool = False) -> Iterator[Chunk]:
+    made = map(_fitting, _piles(readings, weight))
     for pile, tables in ahead(made) if overlapping else made:
         yield _chunk(pile, tables)
 
 
-def _piles(readings: list[SourceReading]) -> Iterator[_Pile]:
+def _piles(readings: list[SourceReading], weight: int) -> Iterator[_Pile]:
     """The sources' contents. Copies of an episode go into different piles, so that they meet in the store."""
     pile = _Pile()
     for reading in readings:
@@ -253,7 +286,7 @@ def _piles(readings: list[SourceReading]) -> Iterator[_Pile]:
                 yield pile
                 pile = _Pile()
             pile.add(reading, item)
-            if pile.weight >= CHUNK_WEIGHT:
+            if pile.weight >= weight:
                 yield pile
                 pile = _Pile()
     yield pile
@@ -266,7 +299,7 @@ def _counted(reading: SourceReading) -> Iterator[Episode | Reject]:
     for item in _read(reading):
         if isinstance(item, Episode) and item.episode_id not in seen:
             seen.add(item.episode_id)
-            if is_forgotten(item, reading.job.options.forgotten):
+            if is_forgotten(item, reading.job.options.forgotten, reading.job.options.secret_key):
                 counts.skip_reasons[FORGOTTEN] += item.records
                 continue
             counts.kept += item.records
@@ -293,16 +326,23 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
     if job.archive:
         reading.format, reading.connector_version = ARCHIVE, UNPACKING
         return
-    verdict = job.verdict or judge(job.path, get(options.format) if options.format else None, options.mapping)
+    verdict = job.verdict or options.judge(job.path)
     connector = verdict.connector
     if connector is None:
         reading.connector_version = options.unread_version
         if verdict.quarantined:
-            yield Reject(locator=job.label, reason=verdict.reason, rule=verdict.rule, detail=verdict.detail)
+            yield Reject(
+                locator=job.label,
+                reason=verdict.reason,
+                rule=verdict.rule,
+                detail=verdict.detail,
+                excerpt=excerpt(verdict.excerpt),
+            )
         else:
             yield Skip(reason=verdict.rule)
         return
     reading.format, reading.connector_version = connector.name, connector.version
+    reading.settings = remembering(job.settings, connector, options.earlier)
     found = False
     try:
         source = Source(job.path, job.label, job.companions, options.limits.record, job.span)
@@ -386,7 +426,11 @@ def _copy_row(job: Job, episode: Episode) -> dict[str, Any]:
 def _hushed(reading: SourceReading, reject: Reject) -> Reject:
     """Where a source holds something forgotten, nobody can say whose text a reject shows: it shows none."""
     job = reading.job
-    holder = reading.counts.skip_reasons[FORGOTTEN] or key_of("holder", job.label) in job.options.forgotten
+    holder = (
+        reading.counts.skip_reasons[FORGOTTEN]
+        or is_hidden(job.label)
+        or key_of("holder", job.label) in job.options.forgotten
+    )
     if not holder or reject.episode_id is not None:
         return reject
     return msgspec.structs.replace(reject, detail="", excerpt="")

@@ -1,20 +1,24 @@
 """Secrets out of a text, a placeholder that says what was there in.
 
 A text is judged alone, so that the same text is always redacted alike; and again until nothing is found, so that a
-redacted text stays as it is. JSON text is judged by its decoded strings and stays JSON.
+redacted text stays as it is. JSON text is judged by its decoded strings and stays JSON. What is allowed stays, and is counted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, NamedTuple
 
 from logforge import secret_rules, secret_shapes
 from logforge.connectors.jsontext import NotJson, canonical, loads
 from logforge.hints import lower
+from logforge.personal_data import personal_findings
 from logforge.secret_findings import Finding
 from logforge.secret_rules import contextual, kind_of_name, named_secret
 from logforge.secret_shapes import shaped
@@ -22,14 +26,40 @@ from logforge.vendor_secrets import engine_version, vendor_findings
 
 HINTS = tuple(sorted({*secret_rules.HINTS, *secret_shapes.HINTS}))
 """Every text with a secret holds one of these, or kingfisher sees it: the cheap test that comes first."""
-RULES_VERSION = 1
+RULES_VERSION = 2
 """Of the own rules; sources that were read with another version are read again."""
+ALLOWED = "allowed"
+"""The rule of a secret that stays because it is on the list of what is allowed."""
 
 _ROUNDS = 4
 _DEPTH = 3
 _PLACEHOLDER = re.compile(r"<[A-Z][A-Z0-9_]*>")
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[\"'\\/nrtbf])")
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """What is taken out: secrets, and the kinds of personal data that `personal` names (see `personal_data`). What `allowed`
+    lists stays: values, globs over them (`AKIA*EXAMPLE`) or their SHA-256 in hex."""
+
+    secrets: bool = True
+    personal: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.secrets or bool(self.personal)
+
+    def allows(self, value: str) -> bool:
+        """Whether a value stays."""
+        if not self.allowed:
+            return False
+        digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+        return any(fnmatchcase(value, entry) or digest == entry.lower() for entry in self.allowed)
+
+
+SECRETS_ONLY = Redaction()
+"""What ingest does when it is told nothing."""
 
 
 class Secret(NamedTuple):
@@ -46,10 +76,11 @@ class Secret(NamedTuple):
 
 
 class Redacted(NamedTuple):
-    """A text without secrets, and those that it held, one for each place."""
+    """A text without secrets, and those that it held, one for each place; `allowed` are those that it still holds."""
 
     text: str
     secrets: tuple[Secret, ...] = ()
+    allowed: tuple[Secret, ...] = ()
 
 
 def rules_version() -> str:
@@ -57,16 +88,26 @@ def rules_version() -> str:
     return f"{RULES_VERSION}/{engine_version()}"
 
 
-def redact(text: str) -> Redacted:
+def redact(text: str, how: Redaction = SECRETS_ONLY) -> Redacted:
     """A text without its secrets."""
     secrets: list[Secret] = []
+    allowed: list[Secret] = []
     for _ in range(_ROUNDS):
-        spans = _spans(text)
+        spans, allowed = _sorted_out(text, _spans(text, how), how)
         if not spans:
             break
         secrets += (Secret(text[span.start : span.end], span.kind, span.rule) for span in spans)
         text = _replaced(text, spans)
-    return Redacted(text, tuple(secrets))
+    return Redacted(text, tuple(secrets), tuple(allowed))
+
+
+def _sorted_out(text: str, spans: list[Finding], how: Redaction) -> tuple[list[Finding], list[Secret]]:
+    """What is to be replaced, and what of it stays because it is allowed."""
+    if not how.allowed:
+        return spans, []
+    stays = [span for span in spans if how.allows(text[span.start : span.end])]
+    allowed = [Secret(text[span.start : span.end], span.kind, ALLOWED) for span in stays]
+    return [span for span in spans if span not in stays], allowed
 
 
 def _replaced(text: str, spans: Iterable[Finding]) -> str:
@@ -78,17 +119,20 @@ def _replaced(text: str, spans: Iterable[Finding]) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _spans(text: str) -> list[Finding]:
-    """What is to be replaced, in order, without overlaps."""
-    found = set(_findings(text))
+def _spans(text: str, how: Redaction) -> list[Finding]:
+    """What is found, in order, without overlaps."""
+    found = set(_findings(text, how))
     for view in views(text):
-        seen = _findings(view.text)
+        seen = _findings(view.text, how)
         found.update(item._replace(start=view.place(item.start), end=view.place(item.end)) for item in seen)
     return _merged(item for item in found if not _PLACEHOLDER.search(text, item.start, item.end))
 
 
-def _findings(text: str) -> Iterator[Finding]:
+def _findings(text: str, how: Redaction) -> Iterator[Finding]:
     """What every detector sees; it may overlap."""
+    yield from personal_findings(text, how.personal)
+    if not how.secrets:
+        return
     yield from vendor_findings(text)
     low = lower(text)
     hints = frozenset(hint for hint in HINTS if hint in low)
@@ -157,19 +201,20 @@ def _plain(escape: str) -> str:
     return letter if letter.isprintable() or letter.isspace() else " "
 
 
-def redact_json(text: str) -> Redacted:
+def redact_json(text: str, how: Redaction = SECRETS_ONLY) -> Redacted:
     """JSON text without the secrets of its strings, as canonical JSON; text that is no JSON as any other."""
     try:
         value = loads(text)
     except NotJson:
-        return redact(text)
+        return redact(text, how)
     if isinstance(value, str):
-        inner = redact(value)
-        return Redacted(canonical(inner.text), inner.secrets) if inner.secrets else Redacted(text)
+        inner = redact(value, how)
+        return inner._replace(text=canonical(inner.text) if inner.secrets else text)
     secrets: list[Secret] = []
+    allowed: list[Secret] = []
     for _ in range(_ROUNDS):
         leaves = [leaf for leaf in _leaves(value) if leaf.text]
-        spans = _spans_of_leaves(leaves)
+        spans, allowed = _spans_of_leaves(leaves, how)
         if not spans:
             break
         secrets += (
@@ -177,7 +222,7 @@ def redact_json(text: str) -> Redacted:
         )
         changed = {leaves[i].path: _replaced(leaves[i].text, spans[i]) for i in spans}
         value = with_strings(value, partial(_at, changed))
-    return Redacted(canonical(value), tuple(secrets)) if secrets else Redacted(text)
+    return Redacted(canonical(value) if secrets else text, tuple(secrets), tuple(allowed))
 
 
 Path = tuple[object, ...]
@@ -208,11 +253,12 @@ def _leaves(value: Any, path: Path = (), name: str = "", listed: bool = False) -
             yield from _leaves(item, (*path, index), name, True)
 
 
-def _spans_of_leaves(leaves: list[_Leaf]) -> dict[int, list[Finding]]:
-    """What is to be replaced in each leaf: by itself, by its name, and by what stands around it."""
+def _spans_of_leaves(leaves: list[_Leaf], how: Redaction) -> tuple[dict[int, list[Finding]], list[Secret]]:
+    """What is to be replaced in each leaf (by itself, by its name, and by what stands around it), and what is allowed."""
     found: dict[int, list[Finding]] = {}
+    allowed: list[Secret] = []
     view, starts = _flat(leaves)
-    around = list(_findings(view))
+    around = list(_findings(view, how))
     for index, leaf in enumerate(leaves):
         inside = [
             item._replace(start=max(item.start, begin) - begin, end=min(item.end, end) - begin)
@@ -220,14 +266,16 @@ def _spans_of_leaves(leaves: list[_Leaf]) -> dict[int, list[Finding]]:
             for item in around
             if item.start < end and item.end > begin
         ]
-        if leaf.name and named_secret(leaf.name, leaf.text):
+        if how.secrets and leaf.name and named_secret(leaf.name, leaf.text):
             inside.append(Finding(0, len(leaf.text), kind_of_name(leaf.name), "field", 2))
         inside = [item for item in inside if not _PLACEHOLDER.search(leaf.text, item.start, item.end)]
         if "\\" in leaf.text:
-            inside += _spans(leaf.text)
-        if spans := _merged(inside):
+            inside += _spans(leaf.text, how)
+        spans, stays = _sorted_out(leaf.text, _merged(inside), how)
+        allowed += stays
+        if spans:
             found[index] = spans
-    return found
+    return found, allowed
 
 
 def _flat(leaves: list[_Leaf]) -> tuple[str, list[tuple[int, int]]]:

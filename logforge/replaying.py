@@ -10,12 +10,14 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from logforge.ingestion import read_again
+from logforge.known import holder_of
 from logforge.progress import Tick, silent
 from logforge.quarantine import choice
 from logforge.schemas.rules import remedy_of
 from logforge.store import Store
 from logforge.tabulate import WIDTH, Count, listed, plural, table
 
+_STAYED = 2
 _RULES = 6
 """Of so many rules the change is shown."""
 
@@ -30,41 +32,57 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Replay:
-    """What reading again brought. `gone` are sources whose files are not there any more; they stay as they are."""
+    """What reading again brought. `gone` are sources whose files are not there any more, `stayed` says of others what read
+    them and is not here: both stay as they are."""
 
     read: int
     rescued: int
-    """Records that are kept now and were not before."""
+    """Records that are kept (or known to be duplicates) now and were not before, summed over the sources that gained."""
+    lost: int
+    """And those that were and are not, summed over the sources that lost."""
     changes: tuple[Change, ...]
     gone: tuple[str, ...]
+    stayed: tuple[str, ...] = ()
+
+    @property
+    def before(self) -> int:
+        """How much was set aside in the sources read again."""
+        return sum(change.before for change in self.changes)
+
+    @property
+    def after(self) -> int:
+        """How much is set aside in them now."""
+        return sum(change.after for change in self.changes)
 
     def exit_code(self) -> int:
-        """1 when there was something to mend and nothing got better, else 0."""
-        better = self.rescued > 0 or any(change.after < change.before for change in self.changes)
-        return int(bool(self.changes or self.gone) and not better)
+        """0 when something got better and nothing was lost, or there was nothing to mend; else 1."""
+        better = self.rescued > 0 or self.after < self.before
+        return int(self.lost > 0 or (bool(self.changes or self.gone or self.stayed) and not better))
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         changes = [{**change._asdict(), "remedy": remedy_of(change.rule)} for change in self.changes]
-        return {"read": self.read, "rescued": self.rescued, "changes": changes, "gone": list(self.gone)}
+        counts = {"read": self.read, "rescued": self.rescued, "lost": self.lost}
+        return {**counts, "changes": changes, "gone": list(self.gone), "stayed": list(self.stayed)}
 
     def render(self) -> str:
         """For people: what was rescued and what is left, by rule, with what is left to do."""
-        if not self.read and not self.gone:
+        if not self.read and not self.gone and not self.stayed:
             return "nothing to replay: nothing is set aside here"
-        before = sum(change.before for change in self.changes)
-        after = sum(change.after for change in self.changes)
         lines = [
             f"{plural(self.read, 'source')} read again: {plural(self.rescued, 'record')} rescued; "
-            f"set aside {before:,} before, {after:,} now"
+            f"set aside {self.before:,} before, {self.after:,} now"
         ]
+        if self.lost:
+            lines.append(f"{plural(self.lost, 'record')} {'is' if self.lost == 1 else 'are'} no longer kept")
         if self.changes:
             rows = [(c.rule, Count(c.before), Count(c.after)) for c in self.changes[:_RULES]]
             lines.append(table(("rule", "before", "now"), rows))
             lines += listed("also: ", [c.rule for c in self.changes[_RULES:]], "more rules: --json lists all")
         for change in self.changes[:_RULES]:
             lines += wrap(f"→ {change.rule}: {remedy_of(change.rule)}", WIDTH) if change.after else []
-        return "\n".join(lines + listed("gone, kept as it was: ", self.gone, "more: --json lists all"))
+        lines += listed("gone, kept as it was: ", self.gone, "more: --json lists all")
+        return "\n".join(lines + listed("left as it was: ", self.stayed, "more: --json lists all", _STAYED))
 
 
 def replay(
@@ -93,25 +111,37 @@ def replay(
     settings = {path: given for _, path, given in found}
     done = read_again(store, settings, format=format, mapping=mapping, workers=workers, progress=progress)
     after = _standing(store)
-    scope = done | {identifier for identifier, _, _ in found if identifier not in after.kept}
-    rescued = sum(after.kept[identifier] - before.kept[identifier] for identifier in scope)
-    gone = tuple(path for identifier, path, _ in found if identifier not in scope)
-    return Replay(len(scope), max(0, rescued), _changes(before, after, scope), gone)
+    scope = done.read | {identifier for identifier, _, _ in found if identifier not in after.held}
+    left = {stayed.path for stayed in done.stayed.values()}  # an archive's members stay with it
+    gains = [after.held[identifier] - before.held[identifier] for identifier in scope]
+    return Replay(
+        read=len(scope),
+        rescued=sum(gain for gain in gains if gain > 0),
+        lost=-sum(gain for gain in gains if gain < 0),
+        changes=_changes(before, after, scope),
+        gone=tuple(
+            path
+            for identifier, path, _ in found
+            if identifier not in scope and holder_of(path, left) not in left
+        ),
+        stayed=tuple(sorted(map(str, done.stayed.values()))),
+    )
 
 
 class _Standing(NamedTuple):
-    """Records kept by source, and things set aside by source and rule."""
+    """Records kept or known to be duplicates by source (which of two copies is which may change when one of them is read),
+    and things set aside by source and rule."""
 
-    kept: Counter[str]
+    held: Counter[str]
     aside: Counter[tuple[str, str]]
 
 
 def _standing(store: Store) -> _Standing:
-    kept = store.con.sql("SELECT source_id, kept::BIGINT FROM sources").fetchall()
+    held = store.con.sql("SELECT source_id, (kept + duplicates)::BIGINT FROM sources").fetchall()
     aside = store.con.sql(
         "SELECT source_id, rule, count(*) FROM quarantine WHERE level <> 'transition' GROUP BY 1, 2"
     ).fetchall()
-    return _Standing(Counter(dict(kept)), Counter({(source, rule): n for source, rule, n in aside}))
+    return _Standing(Counter(dict(held)), Counter({(source, rule): n for source, rule, n in aside}))
 
 
 def _changes(before: _Standing, after: _Standing, scope: Collection[str]) -> tuple[Change, ...]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
 from logforge.schemas.errors import StoreError
 
 KEY_BYTES = 32
+_PSEUDONYM = re.compile(r"<[A-Z0-9_]+(:[0-9a-f]{12}>)")
 
 
 def key_path(store: Path) -> Path:
@@ -54,6 +56,22 @@ def _read(path: Path) -> bytes:
         remedy = "put the right file back, or remove it: hashes made from then on join no earlier ones"
         raise StoreError(str(path), f"this is no key of {KEY_BYTES} bytes", remedy)
     return key
+
+
+def pseudonym(kind: str, value: str, key: bytes) -> str:
+    """What stands for an id that is a secret or an address as a whole, so that the ids of two users stay two."""
+    return f"<{kind}:{short_hash(value, key)}>"
+
+
+def without_kind(name: str) -> str | None:
+    """A pseudonym without its kind, as `pseudonym("", …)` makes it; None for any other name."""
+    found = _PSEUDONYM.fullmatch(name)
+    return None if found is None else f"<{found[1]}"
+
+
+def short_hash(value: str, key: bytes) -> str:
+    """12 hex digits: enough to tell apart what one store holds."""
+    return keyed_hash(value, key)[:12]
 
 
 def keyed_hash(secret: str, key: bytes) -> str:

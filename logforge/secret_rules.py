@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from logforge.hints import windows
+from logforge.secret_columns import HINTS as COLUMN_HINTS
+from logforge.secret_columns import columns
 from logforge.secret_findings import Finding
 from logforge.secret_values import (
     has_letter_and_digit,
     is_code,
     is_dotted,
+    is_passphrase,
     looks_random,
     may_be_secret,
     stands_in,
@@ -121,7 +124,7 @@ RULES = (
         "mysql_password",
         "PASSWORD",
         "mysql mariadb",
-        r"\b(?:mysql\w*|mariadb\w*)\b[^\n|;]{0,200}?\s-p[\"']?(?P<v>[^\s\"'|;$-][^\s\"'|;]{3,200})",
+        r"\b(?:mysql\w*|mariadb\w*)\b[^\n|;]{0,200}?\s-p[\"']?(?P<v>[^\s\"'|;$-][^\s\"'|;]{0,200})",
         may_be_secret,
     ),
     _rule(
@@ -130,6 +133,37 @@ RULES = (
         "sshpass redis-cli",
         r"\b(?:sshpass\s+-p|redis-cli\b[^\n|;]{0,80}?\s-a)\s*[\"']?(?P<v>[^\s\"'$]{3,200})",
         may_be_secret,
+    ),
+    _rule(
+        "login_password",
+        "PASSWORD",
+        "~login",
+        r"\b(?:docker|podman|nerdctl|buildah|skopeo|crane|oras|helm\s+registry|az|oc|argocd|cf)\s+login\b[^\n|;]{0,200}?\s-p[ =]?[\"']?(?P<v>[^\s\"'|;$-][^\s\"'|;]{3,200})",
+        may_be_secret,
+    ),
+    _rule(
+        "archive_password",
+        "PASSWORD",
+        "zip~ 7z~ 7za~",
+        r"\b(?:(?:un)?zip\b[^\n|;]{0,120}?\s-P\s{0,2}|7za?\s[^\n|;]{0,120}?\s-p)[\"']?(?P<v>[^\s\"'|;$-][^\s\"'|;]{3,200})",
+        may_be_secret,
+    ),
+    _rule(
+        "html_password",
+        "PASSWORD",
+        "password",
+        r"(?i)<input\b(?=[^>]{0,300}\btype=[\"']?password\b)[^>]{0,300}?\bvalue=[\"'](?P<v>[^\"'<>{}]{4,200})[\"']",
+        may_be_secret,
+        (320, 620),
+    ),
+    _rule(
+        "password_abroad",
+        "PASSWORD",
+        "passwort kennwort contraseñ contrasen mot~de~passe senha wachtwoord парол 密码 密碼 口令 パスワード 비밀번호",
+        r"(?i)(?:\b(?:passwort|kennwort|contrase[ñn]a|mot\s+de\s+passe|senha|wachtwoord|пароль)\b|密码|密碼|口令|パスワード|비밀번호)"
+        r"[\"']?\s{0,2}(?:[:=：]|是|は|\b(?:lautet|ist|es|est|é)\b)\s{0,2}[\"'`]?(?P<v>[^\s\"'`，。]{4,200}[^\s\"'`.,;:!?)\]，。])",
+        _no_word,
+        rank=3,
     ),
     _rule(
         "password_flag",
@@ -258,7 +292,7 @@ def named_secret(name: str, value: str) -> bool:
     if not found or _is_no_secret_name(name) or not may_be_secret(value):
         return False
     if found["strong"]:
-        return len(value) >= 4 and (" " not in value or has_letter_and_digit(value))
+        return len(value) >= 4 and (" " not in value or has_letter_and_digit(value) or is_passphrase(value))
     return looks_random(value) and " " not in value and not _is_identifier(value)
 
 
@@ -280,6 +314,8 @@ def contextual(text: str, low: str, hints: frozenset[str]) -> Iterator[Finding]:
         yield from _named_values(text, begin, end)
     for begin, end in windows(low, hints.intersection((*_NAMES, "_pass", "_key")), 100, 520):
         yield from _env_lines(text, begin, end)
+    if hints.intersection(COLUMN_HINTS):
+        yield from columns(text)
     for begin, end in windows(low, hints.intersection(("cookie",)), 5, 4100):
         yield from _cookies(text, begin, end)
 
@@ -295,7 +331,7 @@ def _assignments(text: str, begin: int, end: int) -> Iterator[Finding]:
 
 def _fits_quoted(match: re.Match[str], value: str) -> bool:
     if match["strong"]:
-        return " " not in value
+        return " " not in value or is_passphrase(value)
     return " " not in value and looks_random(value) and not _is_identifier(value)
 
 

@@ -56,6 +56,7 @@ SHAPES = _shapes(r"""
     HUGGINGFACE_TOKEN   hf_               [A-Za-z0-9]{30,100}
     NPM_TOKEN           npm_              [A-Za-z0-9]{36}
     PYPI_TOKEN          pypi-             [A-Za-z0-9_-]{50,500}
+    MAILGUN_KEY         key-              (?<![_-]key-)[0-9a-f]{32}(?![0-9A-Za-z])
     SENDGRID_KEY        SG.               [A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64}
     DIGITALOCEAN_TOKEN  dop_v1_           [0-9a-f]{64}
     DIGITALOCEAN_TOKEN  doo_v1_           [0-9a-f]{64}

@@ -20,6 +20,12 @@ _WORDS = frozenset(
     "bearer basic digest test user username admin root foo bar baz value env var hidden masked default auto "
     "hash hashed plain disabled enabled expired refresh access not set".split()
 )
+_DICE_WORD = re.compile(r"[a-z]{3,12}\d{0,3}")
+_SENTENCE = frozenset(
+    "the and for with from your you must not should may can will are was has have use used that this least long only when than "
+    "password passwords passwd passphrase characters character letters digits please enter type confirm new old user users "
+    "invalid incorrect wrong missing required field empty minimum reset change forgot login value string default".split()
+)
 _TRADE = re.compile(r"(?i)^(?:base\d+|sha-?\d+|md5|utf-?\d+|aes-?\d+|rsa-?\d+|hs\d+|rs\d+|es\d+|bcrypt|scrypt|argon2\w*|pbkdf2|"
                     r"oauth\d?|http/?\d|ipv\d|k8s|ec2|s3|v\d+(?:\.\d+)*)(?:$|[-_.:])")  # fmt: skip
 _PATH = re.compile(r"^(?:~|\.{1,2})?/[\w.@%-]*(?:/|$)|^[A-Za-z]:[\\/]|^(?:file|https?|s3|gs)://|^arn:|^~")
@@ -76,6 +82,12 @@ def has_letter_and_digit(value: str) -> bool:
 def looks_random(value: str) -> bool:
     """Eight characters or more with letters and digits: seldom a word, often a key."""
     return len(value) >= 8 and has_letter_and_digit(value) and may_be_secret(value)
+
+
+def is_passphrase(value: str) -> bool:
+    """Four words or more that make no sentence: `correct horse battery staple`."""
+    words = value.split(" ")
+    return len(words) >= 4 and all(map(_DICE_WORD.fullmatch, words)) and _SENTENCE.isdisjoint(words)
 
 
 def is_telling(value: str) -> bool:

@@ -24,7 +24,7 @@ from logforge.schemas.errors import StoreError, UsageError
 from logforge.schemas.tables import LONG_TEXTS, TABLES, Column
 
 DEFAULT_PATH = "logforge.duckdb"
-VERSION = 4
+VERSION = 5
 """Of the tables' layout; a store of another version is refused."""
 
 _BATCH_EPISODES = 512
@@ -33,7 +33,7 @@ _FOREIGN = "this DuckDB file is no logforge store"
 _ELSEWHERE = "name another file with --store"
 _HOLDER = re.compile(r"\(PID (\d+)\)")
 _RETRY_S = 0.1
-_LATER = "try again when it is done; ingest, sql, build-dataset and forget can wait for it: --wait SECONDS"
+_LATER = "try again when it is done, or wait for it with --wait SECONDS, where the command's --help lists it"
 _MEMORY = "free some memory and run it again: what was stored before is whole"
 _DISK = "free some disk space and run it again: what was stored before is whole"
 _SYSTEM = (
@@ -62,7 +62,7 @@ class Store:
         waiting: Callable[[str], None] | None = None,
     ) -> None:
         self.path = Path(path)
-        self._old: IO[bytes] | None = None
+        self._old: list[IO[bytes]] = []
         if str(path).startswith(":"):
             raise StoreError(str(path), "a store is a file", "name one with --store")
         if (read_only or not create) and not self.path.exists():
@@ -93,8 +93,8 @@ class Store:
     def close(self) -> None:
         """Close the connection."""
         self.con.close()
-        if self._old is not None:
-            self._old.close()
+        for old in self._old:
+            old.close()
 
     def _check_version(self) -> None:
         try:
@@ -173,8 +173,8 @@ class Store:
         self.con.close()
         # The lock of DuckDB went with its handle. Ours keeps other processes out of the old file until we are done with
         # the store: one that opened it before the swap would write into a file that has no name any more.
-        self._old = self.path.open("r+b")
-        if not _lock(self._old) or self.path.stat().st_mtime_ns != before.st_mtime_ns:
+        self._old.append(self.path.open("r+b"))
+        if not _lock(self._old[-1]) or self.path.stat().st_mtime_ns != before.st_mtime_ns:
             raise StoreError(str(self.path), "another process took the store", _LATER, rule="store_locked")
         _remove(self.path.with_name(self.path.name + ".tmp"))  # what a killed process had spilled
         sync(fresh)
@@ -299,11 +299,16 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def _failed(path: Path, what: str, error: BaseException) -> StoreError:
-    text = f"{what}: {_first_line(error)}"
+    text = f"{what}: {_first_line(error).replace(str(_fresh(path)), str(path))}"
     for words, rule, remedy in _SYSTEM:
         if re.search(words, str(error)):
             return StoreError(str(path), text, remedy, rule=rule)
     return StoreError(str(path), text, StoreError.usual_remedy)
+
+
+def _fresh(path: Path) -> Path:
+    """Where a store is made before it stands at its path."""
+    return path.with_name(f".{path.name}.{os.getpid()}.new")
 
 
 def _first_line(error: BaseException) -> str:
@@ -335,7 +340,7 @@ def _definition(column: Column) -> str:
 
 def _make(path: Path) -> None:
     """Put an empty store at a path in one act: half a header, left by a kill or a full disk, could never be opened."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    fresh = _fresh(path)
     try:
         with writing(path), duckdb.connect(str(fresh)) as con:
             _lay_out(con, path)

@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 
 from logforge.discover import Found, check_paths, find
 from logforge.ingestion import ingest
+from logforge.piped import refuse_pipes
 from logforge.schemas.errors import StoreError
 from logforge.store import Store, open_store, own_files
+from logforge.tabulate import listed, plural
 
 INTERVAL_S = 2.0
 _REST = 4
@@ -42,7 +44,8 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass that read something, or found a file gone. `new` is what the store holds more than before."""
+    """One pass that read something, or found a file gone. `new` is what the store holds more than before, `stayed` says of
+    files that changed why what they brought was left as it is."""
 
     read: int
     gone: int
@@ -53,6 +56,7 @@ class Pass:
     skipped: int
     new: Held
     total: Held
+    stayed: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: one line."""
@@ -60,10 +64,21 @@ class Pass:
 
     def render(self) -> str:
         """For people: one line."""
-        more = ", ".join(f"{count:+} {name}" for name, count in self.new._asdict().items() if count)
-        aside = f", {self.quarantined} records in quarantine" if self.quarantined else ""
-        gone = f"; {self.gone} files gone, what they brought stays" if self.gone else ""
-        return f"{self.read} sources read: {more or 'nothing new'}{aside}{gone}"
+        more = ", ".join(_signed(count, name) for name, count in self.new._asdict().items() if count)
+        aside = f", {plural(self.quarantined, 'record')} in quarantine" if self.quarantined else ""
+        gone = (
+            f"; {plural(self.gone, 'file')} gone, what {_they(self.gone)} brought stays" if self.gone else ""
+        )
+        line = f"{plural(self.read, 'source')} read: {more or 'nothing new'}{aside}{gone}"
+        return "\n".join([line, *listed("left as it was: ", self.stayed, "more: --json lists all")])
+
+
+def _they(number: int) -> str:
+    return "it" if number == 1 else "they"
+
+
+def _signed(change: int, names: str) -> str:
+    return f"{'+' if change > 0 else '-'}{plural(abs(change), names.removesuffix('s'))}"
 
 
 @dataclass(frozen=True)
@@ -80,8 +95,11 @@ class Summary:
 
     def render(self) -> str:
         """For people: the last line."""
-        held = ", ".join(f"{count} {name}" for name, count in self.total._asdict().items())
-        return f"stopped after {self.passes} passes, {self.read} sources read; the store holds {held}"
+        held = ", ".join(
+            plural(count, name.removesuffix("s")) for name, count in self.total._asdict().items()
+        )
+        passes = "1 pass" if self.passes == 1 else f"{self.passes:,} passes"
+        return f"stopped after {passes}, {plural(self.read, 'source')} read; the store holds {held}"
 
 
 def watch(
@@ -99,6 +117,7 @@ def watch(
     what `ingest` raises.
     """
     paths, stop = list(paths), stop or threading.Event()
+    refuse_pipes(paths)
     check_paths(paths)
     seen: dict[Files, Stamp] = {}
     passes: list[Pass] = []
@@ -155,7 +174,7 @@ def _pass(store: str | Path, paths: Iterable[str | Path], gone: int, options: di
     names = ("records", "kept", "duplicates", "quarantined", "skipped")
     counts = {name: sum(getattr(item, name) for item in report.formats) for name in names}
     new = Held(*(after - then for then, after in zip(before, total, strict=True)))
-    return Pass(report.read, gone, **counts, new=new, total=total)
+    return Pass(report.read, gone, **counts, new=new, total=total, stayed=report.stayed)
 
 
 def _held(store: Store) -> Held:

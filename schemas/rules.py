@@ -50,6 +50,7 @@ _FILES = """
     empty_file          | the file is named like a log and holds nothing                   | Look why the program that writes it wrote nothing, then ingest it again.
     no_records          | the file's format is known, and it holds no record               | Look whether the file is whole; with --format, whether that is its format.
     unreadable_file     | the file cannot be opened or read                                | Look why (its permissions, its disk), give the right to read it, then replay.
+    secret_in_path      | the name of the file or of its folder holds a secret               | Rename it, then ingest it again; --allow-secret lets a known sample key stay.
     unreadable_folder   | the folder cannot be entered or listed                           | Look why (its permissions, its disk), give the right to enter it, then replay.
     connector_failed    | a connector broke off; what follows in the file was not read     | Report it with the detail shown here, and replay with a version that mends it.
     missing_extra       | reading this needs an optional package                           | Install the package with the pip command in the reason, then replay.
@@ -146,6 +147,7 @@ _SKIPPED_FILES = """
     forgotten           | a source or an episode that was forgotten (`logforge forget`)     | Leave it, or lift it: `logforge forget … --revoke`, then ingest again.
     own_output          | a dataset or a run that logforge wrote                           | Leave it: it is made from the store.
     broken_link         | a link to nothing                                                | Mend or remove the link.
+    link_loop           | a link that leads to itself or to a folder it lies in            | Leave it, or remove the link: what it leads to is read where it lies.
     not_a_regular_file  | a pipe, socket or device; in an archive, a link too                                     | Leave it, or write what it gives into a file.
 """
 

@@ -37,7 +37,7 @@ SOURCES = Table(
         connector_version  INTEGER    part of the re-ingest key
         bytes              UBIGINT    size, of what is compressed the unpacked one
         sha256             VARCHAR    of the bytes as they lie there; of an archive's member, of the archive's hash and the member's name
-        settings           VARCHAR    redaction and other ingest settings; part of the re-ingest key
+        settings           VARCHAR    redaction and other ingest settings, part of the re-ingest key; and the mapping's text (`mapping`) or the format (`read_as`) that later runs read it with
         records            UBIGINT    what the source holds = kept + duplicates + quarantined + skipped
         kept               UBIGINT    records that went into stored episodes
         duplicates         UBIGINT    records whose content is already stored
@@ -133,7 +133,7 @@ STEPS = Table(
         result            VARCHAR  what the tool answered
         result_status     VARCHAR  ok, error, empty, timeout, refused or missing; null where there is no tool
         result_position   INTEGER  position of the tool message that brought the result
-        error_class       VARCHAR  typed error
+        error_class       VARCHAR  typed error; soft_refusal where the tool itself refused in words, which is no error
         latency_s         DOUBLE   seconds from call to result
         parallel_group    INTEGER  calls of one turn share it
         proposed_action   VARCHAR  what was proposed, where something else was executed; the name as called, where it was mended
@@ -167,7 +167,7 @@ SECRETS = Table(
         source_id   VARCHAR  the source
         episode_id  VARCHAR  the episode, where there is one
         kind        VARCHAR  the placeholder that stands in its place, without the brackets
-        rule        VARCHAR  what found it
+        rule        VARCHAR  what found it; `allowed` for one that stays because the user said so
         keyed_hash  VARCHAR  the same secret has the same hash; the key lies beside the store
         count       UBIGINT  how often it was replaced, a text that stands several times counted once
         locator     VARCHAR  where it lies first
@@ -284,6 +284,16 @@ SPLITS = Table(
     """),
 )
 
+STATE_DIGESTS = Table(
+    "state_digests",
+    "what the states of an episode of a dataset are made from, so that a later build knows those that it need not make",
+    _columns("""
+        dataset     VARCHAR  the build
+        episode_id  VARCHAR  the episode; augmented ones too
+        digest      VARCHAR  of its content and of the settings, actions, encoder and versions that decide its states, but the PCA
+    """),
+)
+
 NEAR_DUPLICATES = Table(
     "near_duplicates",
     "a verified pair of near-duplicate episodes; each cluster is a tree of pairs",
@@ -356,7 +366,9 @@ CREDIT = Table(
         method      VARCHAR  counterfactual, gae, decomposition, uniform, … (docs/returns.md)
         policy      VARCHAR  whose values it was reckoned with; null for methods without values
         settings    JSON     the method's options; with values, the hash of the policy's weights and of the fit's options
-        credit      DOUBLE   the credit
+        credit      DOUBLE   the credit; null where it is unknown
+        spread      DOUBLE   its standard deviation over the members of the fit of values; null for methods without values
+        support     INTEGER  in how many of the nearest train decisions the same action was taken, up to 20; with 0 nothing logged speaks for it
     """),
 )
 
@@ -365,7 +377,7 @@ FORGOTTEN = Table(
     "one name that was forgotten, as a hash: what bears it is not read again",
     _columns("""
         request       VARCHAR    key of what the user named; the other rows of a request follow from it
-        kind          VARCHAR    session, source, episode, user or decision
+        kind          VARCHAR    session, source, episode, user, decision, holder (a path) or path
         key           VARCHAR    SHA-256 of kind/name
         forgotten_at  TIMESTAMP  UTC
         episodes      UBIGINT    how many episodes the request took, in its first row (whose key is the request); else null
@@ -389,6 +401,7 @@ TABLES: dict[str, Table] = {
         ARGUMENT_CANDIDATES,
         DIFFICULTY,
         SPLITS,
+        STATE_DIGESTS,
         NEAR_DUPLICATES,
         CONFLICTS,
         EMBEDDINGS,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,31 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "sample_logs"
 SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_network() -> Iterator[None]:
+    """Whoever looks for another machine than this one fails: nothing here needs a network."""
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
+
+    def connect_here(self: socket.socket, address: Any) -> None:
+        _refuse_far(address[0] if self.family != socket.AF_UNIX else "localhost")
+        connect(self, address)
+
+    def look_up_here(host: Any, *more: Any, **named: Any) -> Any:
+        _refuse_far(host)
+        return look_up(host, *more, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(socket.socket, "connect", connect_here)
+        patched.setattr(socket, "getaddrinfo", look_up_here)
+        yield
+
+
+def _refuse_far(host: str | bytes | None) -> None:
+    name = host.decode() if isinstance(host, bytes) else host
+    if name not in (None, "", "localhost", "::1") and not str(name).startswith("127."):
+        raise RuntimeError(f"a test looks for {name!r} in the network")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from logforge.build import BuildConfig, build_dataset
 from logforge.check import check, check_dataset
 from logforge.cli import main
 from logforge.ingestion import ingest
-from logforge.schemas.errors import CheckFailed, UnknownName
+from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
 from logforge.store import Store
 from test_near_duplicates import prose
 
@@ -99,12 +99,20 @@ def test_a_folder_without_rows_is_checked_by_itself(folder, tmp_path):
         check(tmp_path / "no.duckdb", str(copy))
 
 
+@pytest.mark.parametrize("asked", [{"sources": True}, {"gates": {"max_conflict_rate": 0.5}}])
+def test_what_needs_rows_is_refused_for_a_folder_without_them(folder, tmp_path, asked):
+    copy = shutil.copytree(folder / "out" / "d", tmp_path / "copy")
+    with pytest.raises(UsageError, match="does not hold the rows"):
+        check(tmp_path / "none.duckdb", str(copy), **asked)
+
+
 def test_a_copy_of_a_folder_is_held_against_the_rows_of_its_build(folder, tmp_path):
     copy = shutil.copytree(folder / "out" / "d", tmp_path / "copy")
     assert check(folder / "logforge.duckdb", str(copy)).rows
     altered(folder, "UPDATE transitions SET weight = 5 WHERE step = 0 AND dataset = 'd'")
-    with pytest.raises(CheckFailed, match="arrays: weights differs"):
+    with pytest.raises(CheckFailed, match="arrays: weights differs") as caught:
         check(folder / "logforge.duckdb", str(copy))
+    assert str(caught.value).startswith(str(copy))
 
 
 @pytest.mark.parametrize(

@@ -606,13 +606,21 @@ def test_loops_pipes_and_sockets_are_skipped_with_a_reason(store, tmp_path, conv
     (logs / "sub" / "a.jsonl").write_bytes(lines(conversation("one")))
     (logs / "sub" / "up").symlink_to(logs)
     (logs / "self").symlink_to("self")
+    (logs / "other").mkdir()
+    (logs / "other" / "there").symlink_to("../sub/back")  # two that lead to each other's folder
+    (logs / "sub" / "back").symlink_to("../other")
+    (logs / "nothing").symlink_to("no such file")
     (logs / "again.jsonl").symlink_to(logs / "sub" / "a.jsonl")
     os.mkfifo(logs / "pipe.jsonl")
     monkeypatch.chdir(logs)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket.jsonl")
         report = ingest(store, [logs])
-    assert report.skip_reasons == {"not_a_regular_file": 2, "broken_link": 1}
+    loops = store.con.sql(
+        "SELECT path FROM sources WHERE skip_reasons['link_loop'] = 1 ORDER BY 1"
+    ).fetchall()
+    assert [path.rpartition("logs/")[2] for (path,) in loops] == ["other/there", "self", "sub/up"]
+    assert report.skip_reasons == {"not_a_regular_file": 2, "broken_link": 1, "link_loop": 3}
     assert report.kept == 1
     assert rules_of(store) == []
 

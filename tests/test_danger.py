@@ -46,7 +46,7 @@ COMMANDS = {
         "rm -rf /tmp/x", "cd a && rm file.txt", "git push --force origin main", "git push -f", "git reset --hard HEAD~1", "git clean -fd",
         "DROP TABLE users;", "delete from orders where id = 3", "truncate table t", "kubectl delete pod x", "terraform destroy",
         "find . -name '*.pyc' -delete", "aws s3 rm s3://b/k", "docker system prune -a", "python -c 'import shutil; shutil.rmtree(p)'",
-        "dd if=/dev/zero of=/dev/sda", "curl -X DELETE https://api/x", "pip uninstall -y torch", "echo a\nrm b",
+        "dd if=/dev/zero of=/dev/sda", "curl -X DELETE https://api/x", "pip uninstall -y torch", "echo a\nrm b", "echo \"$(rm -rf /)\"", "curl --request DELETE https://api/x", "requests.delete(url)", "echo 'a' && rm -rf b",
     ],
     "send": ["curl -X POST https://x -d @f", "twine upload dist/*", "npm publish", "scp a b@c:/d", "echo hi | sendmail a@b.c"],
     "grant": ["sudo apt-get update", "chmod 777 x", "GRANT ALL ON db.* TO 'u'"],
@@ -55,7 +55,7 @@ COMMANDS = {
 }  # fmt: skip
 HARMLESS = [
     "ls -la", "grep -rn 'rm -' docs", "git status", "git log --oneline", "python -m pytest -q", "SELECT * FROM deleted_items",
-    "cat README.md", "git diff", "make format", "curl https://example.com", "echo performance", "cd farm && ls", "charm install",
+    "cat README.md", "git diff", "make format", "curl https://example.com", "echo performance", "cd farm && ls", "charm install", 'echo "rm -rf /"', "echo 'DROP TABLE users;' > notes.txt", 'printf "sudo reboot\\n"; ls', 'echo -n "git push" && ls',
 ]  # fmt: skip
 
 
@@ -84,6 +84,27 @@ def test_commands_that_do_none(command):
 
 def test_only_tools_that_run_commands_are_judged_by_their_arguments():
     assert Dangers().of_action("write_note", '{"text":"rm -rf /"}') is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "method", "kind"),
+    [
+        ("http_request", "DELETE", "delete"),
+        ("api.call", "delete", "delete"),
+        ("fetch_url", "POST", "send"),
+        ("http_request", "GET", None),
+        ("write_note", "DELETE", None),
+    ],
+)
+@pytest.mark.parametrize("colon", [":", ": ", " : "])
+def test_a_request_is_judged_by_its_method(tool, method, kind, colon):
+    arguments = json.dumps({"method": method, "url": "https://x/1"}, separators=(",", colon))
+    assert Dangers().of_action(tool, arguments) == kind
+
+
+def test_words_of_a_list_are_one_command():
+    assert Dangers().of_action("exec", '{"cmd":["rm","-rf","/tmp/x"]}') == "delete"
+    assert Dangers().of_action("bash", '{"cmd":"rm -rf /tmp/x", torn') == "delete"
 
 
 def test_a_list_adds_to_the_built_in_one_or_replaces_it():

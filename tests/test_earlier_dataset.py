@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from conftest import SAMPLES
 from logforge.cli import main
-from logforge.earlier_dataset import earlier_reduction
+from logforge.earlier_dataset import earlier_arguments, earlier_reduction
 from logforge.policy import load_policy
 from logforge.schemas.errors import Mismatch
 from logforge.shards import load_shards, read_manifest
@@ -77,3 +77,17 @@ def test_a_reduction_of_another_encoder_is_refused(home, monkeypatch):
     monkeypatch.setattr("logforge.hashing_encoder.HashingEncoder.revision", "another")
     with pytest.raises(Mismatch, match="encoder of"):
         earlier_reduction(home / "first", "hashing")
+
+
+def test_templates_of_arguments_keep_their_places(home):
+    second = ("--action-level", "tool+template")
+    build = ("build-dataset", "--reward", SAMPLES / "reward.yaml", "--encoder", "hashing", "--out", home)
+    called(*build, "--store", home / "a.duckdb", "--name", "second", *second)
+    called(*build, "--store", home / "b.duckdb", "--name", "more", *second, "--like", home / "second")
+    one, more = (read_manifest(home / name) for name in ("second", "more"))
+    assert more.argument_templates[: len(one.argument_templates)] == one.argument_templates
+    assert len(more.argument_templates) > len(one.argument_templates), "those of the tools of the other logs"
+    assert more.argument_numbers[: len(one.argument_numbers)] == one.argument_numbers
+    load_shards(home / "more", "train").verify()
+    assert earlier_arguments(home / "first") is None
+    assert earlier_arguments(home / "more").templates == more.argument_templates

@@ -453,3 +453,37 @@ def test_on_the_command_line(tmp_path, logs, monkeypatch):
     assert json.loads(done.stdout)["files"] == ["logs/a.jsonl", "logs/b.jsonl"]
     lifted = run(main, ["forget", "--user", mark("user"), "--revoke"])
     assert "no longer kept out" in lifted.stdout
+
+
+SESSION = "5f0c2a77-quokka-session-wombat"
+
+
+def test_a_file_named_after_its_session_leaves_no_name(home, tmp_path, write_jsonl):
+    """Claude Code names its files after their sessions, and sub-agents' folders too."""
+    logs = tmp_path / "projects"
+    path = write_jsonl(logs / f"{SESSION}.jsonl", claude_session(SESSION, 1, 2, end=3))
+    path.write_text(path.read_text() + '{"type": "assistant", "message": {"torn')
+    write_jsonl(logs / "other.jsonl", claude_session("other", 7, end=8))
+    with plain(home / "s.duckdb") as store:
+        ingest(store, [logs])
+        before = store.con.sql("SELECT source_id FROM sources ORDER BY 1").fetchall()
+        for again in (False, True):
+            if not again:
+                forget(store, session=SESSION)
+            store.con.execute("CHECKPOINT")
+            assert SESSION.encode() not in b"".join(file.read_bytes() for file in home.iterdir())
+            assert store.con.sql("SELECT source_id FROM sources ORDER BY 1").fetchall() == before
+            assert store.con.sql("SELECT count(*) FROM episodes").fetchall() == [(1,)]
+            rows = store.con.sql("SELECT path FROM sources WHERE kept = 0").fetchall()
+            assert len(rows) == 1
+            assert rows[0][0].startswith("forgotten/")
+            assert ingest(store, [logs]).read == 0
+            path.write_text(path.read_text() + "\n")  # it is read again, and nothing comes back
+            report = ingest(store, [logs])
+            assert report.read == 1
+            assert_conserved(store)
+        revoke(store, session=SESSION)
+        ingest(store, [logs])
+        assert store.con.sql(
+            "SELECT count(*) FROM sources WHERE path LIKE $1", params=[f"%{SESSION}%"]
+        ).fetchall() == [(1,)]

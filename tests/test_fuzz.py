@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+import resource
 import tarfile
 import warnings
 import zipfile
@@ -29,14 +30,23 @@ from mutated_bytes import BYTES
 from mutations import Seed, Vocabulary, input_of
 
 INPUTS = 300
+MEMORY_MB = 256
+"""Inputs of some kilobytes, one after the other: a reader that hoards, or takes a number from a log for a size, takes more."""
 SHAPES = sorted(fuzzed_shapes.shapes())
+
+
+def most_held() -> float:
+    """The most memory that this process ever held, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_damaged_logs_keep_the_laws(name, tmp_path):
+    before = most_held()
     with fuzzing.Fuzz(fuzzed_shapes.shapes()[name], tmp_path) as fuzz:
         failures = [failure for number in range(INPUTS) if (failure := fuzz.failure(number)) is not None]
     assert not failures, "\n".join(map(str, failures[:5]))
+    assert most_held() - before < MEMORY_MB
 
 
 def test_every_connector_is_damaged():
@@ -96,6 +106,7 @@ def test_a_damaged_mapping_is_refused_or_read_with(text, tmp_path):
 def test_damaged_archives_are_accounted_for(store, tmp_path):
     words = fuzzed_shapes.shapes()["openai_messages"].words
     (tmp_path / "logs").mkdir()
+    before = most_held()
     for number in range(INPUTS):
         name, data = packed(number, input_of("packed", number, words).data)
         (tmp_path / "logs" / name).write_bytes(data)
@@ -108,6 +119,7 @@ def test_damaged_archives_are_accounted_for(store, tmp_path):
     assert store.con.sql(bugs).fetchall() == []
     files = "SELECT count(DISTINCT regexp_replace(path, '!.*', '')), sum(kept) > 50 FROM sources"
     assert store.con.sql(files).fetchall() == [(INPUTS, True)]
+    assert most_held() - before < MEMORY_MB
 
 
 def packed(number: int, data: bytes) -> tuple[str, bytes]:

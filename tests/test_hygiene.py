@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import stat
@@ -336,3 +337,18 @@ def test_danger_is_marked_by_name_command_and_config(store, tmp_path, write_json
     again = ingest(store, [path], danger=["none", "deploy=ba*"])
     assert again.read == 1
     assert [row[2] for row in rows(store, danger)] == ["deploy", None] * 3
+
+
+@pytest.mark.parametrize("entry", [AWS[:8] + "*", AWS, hashlib.sha256(AWS.encode()).hexdigest()])
+def test_a_known_sample_key_stays_and_is_counted(logs, store, entry):
+    report = ingest(store, [logs], allow_secret=[entry])
+    assert report.allowed == {"AWS_KEY": 1}
+    assert "allowed, and so left: 1 AWS_KEY" in report.render()
+    assert "AWS_KEY" not in report.redactions
+    assert AWS in everything(store)
+    assert not [secret for secret in SECRETS if secret != AWS and secret in everything(store)]
+    assert rows(store, "SELECT kind, rule FROM secrets WHERE rule = 'allowed'") == [("AWS_KEY", "allowed")]
+    assert sum(report.redactions.values()) == rows(store, "SELECT sum(redactions)::INT FROM sources")[0][0]
+    assert ingest(store, [logs], allow_secret=[entry]).read == 0
+    assert ingest(store, [logs]).unchanged == 0
+    assert AWS not in everything(store)

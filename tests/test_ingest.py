@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import zipfile
 
 import duckdb
 import msgspec
@@ -182,7 +183,7 @@ def test_a_run_killed_before_the_copy_took_over_is_completed_by_any_next_run(
     owner = owner_of(store, "shared")
     write_jsonl(tmp_path / owner, [conversation(f"only {owner}")])
     with monkeypatch.context() as patch:
-        patch.setattr(ingestion, "_successors", lambda *_: {})
+        patch.setattr(ingestion, "heirs", lambda *_: {})
         ingest(store, [tmp_path / owner])
     assert "shared" not in held(store)
     ingest(store, [tmp_path / owner])
@@ -247,7 +248,12 @@ def test_odd_files_are_named_and_harm_no_neighbour(store, tmp_path, conversation
         file.write(json.dumps(conversation("three")))
     report = ingest(store, [logs])
     assert report.kept == 3
-    assert report.skip_reasons == {"broken_link": 1, "not_a_regular_file": 1, "tool_folder": 1}
+    assert report.skip_reasons == {
+        "broken_link": 1,
+        "link_loop": 1,
+        "not_a_regular_file": 1,
+        "tool_folder": 1,
+    }
     assert ingest(store, [logs]).read == 0
     assert_conserved(store)
 
@@ -271,6 +277,31 @@ def test_unreadable_files_and_folders_are_quarantined(
     monkeypatch.setattr(ingestion, "sha256_of", real)
     assert ingest(store, [tmp_path / "logs"]).kept == 2
     assert store.con.sql("SELECT count(*) FROM quarantine").fetchall() == [(0,)]
+
+
+def test_what_was_read_stays_while_its_file_cannot_be_read(
+    store, tmp_path, conversation, write_jsonl, monkeypatch
+):
+    logs = tmp_path / "logs"
+    write_jsonl(logs / "a.jsonl", [conversation("one")])
+    write_jsonl(tmp_path / "b.jsonl", [conversation("two")])
+    with zipfile.ZipFile(logs / "b.zip", "w") as archive:
+        archive.write(tmp_path / "b.jsonl", "b.jsonl")
+    assert ingest(store, [logs]).kept == 2
+    before = store.con.sql("SELECT * FROM episodes ORDER BY episode_id").fetchall()
+
+    def denied(path, *more):
+        raise PermissionError(13, "Permission denied")
+
+    real = ingestion.sha256_of
+    monkeypatch.setattr(ingestion, "sha256_of", denied)
+    report = ingest(store, [logs])
+    assert store.con.sql("SELECT * FROM episodes ORDER BY episode_id").fetchall() == before
+    assert [why.partition(" ")[0] for why in report.stayed] == ["logs/a.jsonl", "logs/b.zip"]
+    assert "Permission denied; what was read of it before stays" in report.render()
+    assert_conserved(store)
+    monkeypatch.setattr(ingestion, "sha256_of", real)
+    assert ingest(store, [logs]).read == 0
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_no_module_imports_a_heavy_library_at_its_top():
 
 def test_only_the_named_modules_write_to_disk():
     """Store and its key, shards, exports and reports (through atomic), the trainer's runs, `init`, and the
-    conformance kit and the unpacking of packed files, in private folders of their own."""
+    conformance kit, the unpacking of packed files and what comes through a pipe, in private folders of their own."""
     writers = {
         "store",
         "shard_files",
@@ -73,6 +73,7 @@ def test_only_the_named_modules_write_to_disk():
     writers |= {
         "containers",
         "handover",
+        "piped",
         "unpacking",
         "secret_hashes",
         "preference_pairs",
@@ -82,7 +83,6 @@ def test_only_the_named_modules_write_to_disk():
     writers |= {
         "exports/job",
         "policy_onnx",
-        "text_q",
         "sweeping",
         "exports/mdp",
         "exports/minari_folder",

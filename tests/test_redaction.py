@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from conftest import ROOT
 from logforge.connectors.jsontext import canonical
 from logforge.inspection import forget_texts, inspect
-from logforge.redaction import redact, redact_json, views
+from logforge.redaction import Redaction, redact, redact_json, views
 from logforge.vendor_secrets import hits, kind_of_rule, vendor_findings
 from made_secrets import KINDS, Maker, Sample, benign, corpus
 
@@ -37,7 +38,7 @@ def test_harmless_texts_stay():
 
 
 def test_hardly_any_message_of_the_sample_logs_is_touched(sample_texts):
-    touched = inspect(pl.Series(sample_texts, dtype=pl.String), redacts=True)
+    touched = inspect(pl.Series(sample_texts, dtype=pl.String), redaction=Redaction())
     assert sum(bool(item.secrets) for item in touched.values()) <= 0.001 * len(sample_texts)
 
 
@@ -102,7 +103,7 @@ def test_what_a_text_becomes_does_not_depend_on_its_neighbours():
     texts = sorted({sample.text for sample in CORPUS if not sample.as_json} | set(benign()))
     alone = {text: redact(text).text for text in texts}
     for order in (texts, texts[::-1]):
-        found = inspect(pl.Series(order), redacts=True)
+        found = inspect(pl.Series(order), redaction=Redaction())
         assert {text: found[text].text if text in found else text for text in texts} == alone
 
 
@@ -158,6 +159,45 @@ def test_a_view_knows_where_its_characters_come_from(text):
         assert view.place(len(view.text)) == len(text)
 
 
+@pytest.mark.parametrize(
+    ("entry", "stays"),
+    [
+        (AWS, True),
+        ("AK*PL", True),
+        (hashlib.sha256(AWS.encode()).hexdigest().upper(), True),
+        (AWS.lower(), False),
+        ("AK*x", False),
+    ],
+)
+def test_what_is_allowed_is_a_value_a_glob_over_it_or_its_hash(entry, stays):
+    how = Redaction(allowed=(entry,))
+    assert how.allows(AWS) is stays
+    assert (redact(f"key {AWS}", how).text == f"key {AWS}") is stays
+
+
+def test_a_glob_is_over_the_value_and_not_over_its_hash():
+    digest = hashlib.sha256(AWS.encode()).hexdigest()
+    assert not Redaction(allowed=(f"*{digest[3:6]}*", f"{digest[:8]}*", "*" + digest[-1])).allows(AWS)
+
+
+def test_the_cheap_test_misses_none_in_capitals():
+    texts = {
+        change(s.text) for s in CORPUS if not s.as_json for change in (str.upper, str.title, str.swapcase)
+    }
+    for word in ("CONTRASEÑA", "ContraseÑa", "ПАРОЛЬ", "Пароль", "пАРоль"):
+        texts.add(f"{word}: hola1234x")
+        assert redact(f"{word}: hola1234x").text == f"{word}: <PASSWORD>"
+    found = inspect(pl.Series(sorted(texts)), redaction=Redaction())
+    assert {text for text in texts if redact(text).secrets} == {text for text in found if found[text].secrets}
+
+
+def test_what_is_named_a_key_of_hex_digits_is_one_where_nothing_stands_before_it():
+    digits = "0123456789abcdef" * 2
+    assert redact(f"use key-{digits} now").text == "use <MAILGUN_KEY> now"
+    for name in (f"cache-key-{digits}", f"my_key-{digits}", f"monkey-{digits}"):
+        assert redact(name).text == name
+
+
 def test_every_kind_has_a_placeholder_that_is_a_word():
     for name in ("1password-secret-key", "telnyx-api-v2-key.1", "sendgrid-api-token"):
         assert kind_of_rule(name).replace("_", "").isalnum()
@@ -189,6 +229,6 @@ def test_a_long_text_is_scanned_once(monkeypatch):
     forget_texts()
     prompt = "You are a helpful agent. " * 100
     for other in ("one", "two"):
-        inspect(pl.Series([prompt, other]), redacts=True)
+        inspect(pl.Series([prompt, other]), redaction=Redaction())
     assert sorted(scanned) == sorted([prompt, "one", "two"])
     forget_texts()

@@ -125,6 +125,16 @@ def test_unknown_names_are_refused_with_the_valid_ones(store):
         report(store, "d", reference="e")
 
 
+def test_a_dataset_may_be_named_by_its_folder(store, tmp_path, monkeypatch):
+    plant(store, episode("a", "x"))
+    store.con.execute("UPDATE datasets SET path = 'datasets/d'")
+    monkeypatch.chdir(tmp_path)
+    for given in ("datasets/d", "datasets/d/", tmp_path / "datasets" / "d"):
+        assert report(store, str(given), sections=["balance"]).dataset == "d"
+    with pytest.raises(UnknownName, match="dataset"):
+        report(store, "datasets/e", sections=["balance"])
+
+
 def test_the_command_prints_a_section_and_writes_files_where_asked(store, tmp_path):
     plant(store, episode("a", "x"), episode("b", "x", success=False))
     store.close()

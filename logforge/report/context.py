@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from logforge.expressions import text_literal
-from logforge.queries import require_dataset
+from logforge.queries import dataset_named
 from logforge.report.clusters import Clusters, cluster
 from logforge.report.sample import SAMPLE, Sample, draw
 from logforge.report.section import Query, plain
@@ -28,8 +28,8 @@ class Context:
     def __init__(
         self, store: Store, dataset: str, *, seed: int = 0, sample: int = SAMPLE, reference: str | None = None
     ) -> None:
-        for name in (dataset, *([reference] if reference else [])):
-            require_dataset(store, name)
+        dataset = dataset_named(store, dataset)
+        reference = dataset_named(store, reference) if reference else None
         self.store, self.con = store, store.con
         self.dataset, self.reference, self.seed, self.cap = dataset, reference, seed, sample
         ((label, self.hash),) = self.con.execute(
