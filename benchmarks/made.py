@@ -64,6 +64,17 @@ def write_lines(path: Path, size: int) -> int:
     raise AssertionError("endless")
 
 
+def write_array(path: Path, size: int) -> None:
+    """One tau-bench file, a JSON array, of at least `size` bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        for row in episodes():
+            file.write(("," if file.tell() else "[") + json.dumps(row))
+            if file.tell() >= size:
+                file.write("]")
+                return
+
+
 def write_small(folder: Path, files: int) -> None:
     """One conversation a file, about 1 kB each."""
     folder.mkdir(parents=True)

@@ -144,7 +144,7 @@ def _timed(call: Callable[[], BuildReport], states: str) -> tuple[dict[str, floa
     spent: dict[str, float] = {}
     with ExitStack() as stack:
         for owner, name in PARTS:
-            stack.enter_context(patch.object(owner, name, _counting(getattr(owner, name), name, spent)))
+            stack.enter_context(patch.object(owner, name, counting(getattr(owner, name), name, spent)))
         start = time.process_time()
         found = call().states
         if found != states:
@@ -152,7 +152,9 @@ def _timed(call: Callable[[], BuildReport], states: str) -> tuple[dict[str, floa
         return spent, time.process_time() - start
 
 
-def _counting(real: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
+def counting(real: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
+    """A call that adds the CPU seconds it takes to those spent under a name."""
+
     def counted(*args: Any, **more: Any) -> Any:
         start = time.process_time()
         try:

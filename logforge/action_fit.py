@@ -12,6 +12,7 @@ import polars as pl
 
 from logforge.actions import ActionSpace, seen_in
 from logforge.argument_fit import NO_CANDIDATES, fit_arguments
+from logforge.argument_space import ArgumentSpace
 from logforge.build_config import BuildConfig
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode
 from logforge.schemas.manifest import INVALID, OTHER, Vocabulary
@@ -33,8 +34,10 @@ def fit_actions(
     splits: pl.DataFrame,
     aliases: Mapping[str, str],
     earlier: Vocabulary | None = None,
+    arguments: ArgumentSpace | None = None,
 ) -> FittedActions:
-    """The action space of these episodes, of which `train` lie in the train split. `earlier` is a vocabulary whose ids stay.
+    """The action space of these episodes, of which `train` lie in the train split. `earlier` is a vocabulary whose ids stay, and
+    `arguments` its second level, whose places stay.
 
     The episodes bear the names of today, `aliases` lead to them from earlier ones. `splits` names the split group of each
     logged episode; augmented copies are not in it, and add nothing to a second level.
@@ -47,8 +50,8 @@ def fit_actions(
     if config.action_level == "tool":
         return FittedActions(space, NO_CANDIDATES)
     groups = splits.filter(pl.col("episode_id").is_in(list(learnt.ids)))
-    arguments, candidates = fit_arguments(con, groups, space.vocabulary, aliases)
-    return FittedActions(replace(space, arguments=arguments), candidates)
+    fitted = fit_arguments(con, groups, space.vocabulary, aliases, arguments)
+    return FittedActions(replace(space, arguments=fitted.space), fitted.candidates)
 
 
 def _rare(

@@ -104,23 +104,30 @@ def fit_arguments(
     groups: pl.DataFrame,
     vocabulary: Vocabulary,
     aliases: Mapping[str, str] | None = None,
+    earlier: ArgumentSpace | None = None,
 ) -> FittedArguments:
     """The second level that the calls of some episodes show. `groups` are these episodes (`episode_id`) with their split
     group (`group_key`): the train split's. Nothing depends on the order of the store's rows.
+
+    What an `earlier` level has stays in its place, and new templates and numbers follow. The words of its templates stay as they are:
+    with other words the same call would be of another template.
     """
+    known = (earlier or ArgumentSpace()).renamed(aliases or {})
     tools = set(vocabulary.actions) - {RESPOND, CLARIFY, INVALID, OTHER}
 
     def calls() -> Iterator[Call]:
         return (call for call in _calls(con, groups, aliases or {}) if call.action in tools)
 
     words, numbers = _fit_words(calls)
+    words = {tool: found for tool, found in words.items() if not known.own(tool) - {REST}} | dict(known.words)
     counts = _count_templates(calls, words)
-    templates = tuple(
+    fresh = (
         ArgumentTemplate(tool, text)
         for tool in sorted(tools, key=vocabulary.id)
-        for text in (REST, *_most_frequent(counts.get(tool, {})))
+        for text in _added(counts.get(tool, {}), known.own(tool))
     )
-    space = ArgumentSpace(templates, numbers, words)
+    numbers = (*known.numbers, *(name for name in numbers if name not in known.numbers))
+    space = ArgumentSpace((*known.templates, *fresh), numbers, words)
     return FittedArguments(space, _candidates(calls, space))
 
 
@@ -148,12 +155,12 @@ def _calls(
 
 def _fit_words(
     calls: Callable[[], Iterator[Call]],
-) -> tuple[dict[str, dict[str, frozenset[str]]], tuple[str, ...]]:
+) -> tuple[dict[str, Mapping[str, frozenset[str]]], tuple[str, ...]]:
     keys: dict[str, dict[str, _Key]] = defaultdict(lambda: defaultdict(_Key))
     for call in calls():
         for key, value in leaves(call.arguments) or ():
             keys[call.action][key].add(key, value, call)
-    words = {
+    words: dict[str, Mapping[str, frozenset[str]]] = {
         tool: kept
         for tool, found in sorted(keys.items())
         if (kept := {key: held.kept for key, held in sorted(found.items()) if held.kept})
@@ -178,9 +185,12 @@ def _count_templates(
     return counts
 
 
-def _most_frequent(counts: Mapping[str, _Seen]) -> list[str]:
-    shared = {text: seen for text, seen in counts.items() if seen.shared}
-    return sorted(shared, key=lambda text: (-shared[text].count, text))[:TEMPLATES]
+def _added(counts: Mapping[str, _Seen], known: frozenset[str]) -> list[str]:
+    """The templates that a tool gets besides those known: REST, and the most frequent ones as far as there is room."""
+    shared = {text: seen for text, seen in counts.items() if seen.shared and text not in known}
+    room = TEMPLATES - len(known - {REST})
+    most = sorted(shared, key=lambda text: (-shared[text].count, text))[: max(room, 0)]
+    return most if REST in known else [REST, *most]
 
 
 def _candidates(calls: Callable[[], Iterator[Call]], space: ArgumentSpace) -> pl.DataFrame:

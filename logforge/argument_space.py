@@ -7,7 +7,7 @@ A template is what the arguments of many calls have in common: their keys, and t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -66,6 +66,27 @@ class ArgumentSpace:
         pairs = tuple({"key": key, "value": known[key]} for key in sorted(known))
         return Arguments(self._places.get((action, text), rest), pairs)
 
+    def own(self, action: str) -> frozenset[str]:
+        """The templates of an action, REST among them; none for one that it does not know."""
+        return frozenset(item.template for item in self.templates if item.action == action)
+
+    def renamed(self, aliases: Mapping[str, str]) -> ArgumentSpace:
+        """The same templates, words and numbers in the same places, told by the names of today. Where both names of a tool have
+        templates already, those of the old one stay unused; of several old ones the first gives its own."""
+        known = list(dict.fromkeys(item.action for item in self.templates))
+        moved: dict[str, str] = {}
+        for old in known:
+            if aliases.get(old, old) not in (*known, *moved.values()):
+                moved[old] = aliases[old]
+        return ArgumentSpace(
+            tuple(
+                ArgumentTemplate(moved.get(item.action, item.action), item.template)
+                for item in self.templates
+            ),
+            tuple(_renamed_number(name, known, moved) for name in self.numbers),
+            {moved.get(action, action): words for action, words in self.words.items()},
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         words = {
@@ -86,6 +107,12 @@ class ArgumentSpace:
                 for action, keys in data["words"].items()
             },
         )
+
+
+def _renamed_number(name: str, actions: Collection[str], moved: Mapping[str, str]) -> str:
+    """`tool.argument` with the tool's new name. Both parts may hold dots: the longest tool is meant."""
+    action = max((one for one in actions if name.startswith(f"{one}.")), key=len, default="")
+    return moved.get(action, action) + name[len(action) :]
 
 
 def leaves(arguments: str) -> list[tuple[str, Any]] | None:

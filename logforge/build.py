@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from logforge.action_fit import fit_actions
 from logforge.action_names import renamed, resolve_aliases
+from logforge.action_text import action_texts, action_vectors_file
+from logforge.argument_space import ArgumentSpace
 from logforge.augment import Augmenter, make_augmenter
 from logforge.broken_rows import check_arrays, set_aside
 from logforge.build_config import BuildConfig
@@ -30,7 +30,7 @@ from logforge.encoders import make_encoder
 from logforge.exclusion import held_out
 from logforge.gates import Measures, Passed, check_thresholds, pass_gates
 from logforge.golden_states import GOLDEN_FILE, GoldenState, digests, golden_file, golden_of
-from logforge.known_states import KnownStates, StatesId
+from logforge.known_states import KnownStates
 from logforge.near_duplicates import near_duplicates
 from logforge.observing import encode_texts, observe, reduced_texts
 from logforge.progress import Tick, silent
@@ -46,16 +46,19 @@ from logforge.schemas.manifest import Vocabulary
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.transition import DRAWN_SPLITS, SPLIT_NAMES
 from logforge.selection import chosen, refuse_all_left_out, unlearnable
-from logforge.shards import load_shards, write_dataset
+from logforge.shards import ACTION_VECTORS, load_shards, write_dataset
 from logforge.split_report import earlier_splits, prove, split_report
 from logforge.splits import assign_splits, grouping_frame
 from logforge.spool import Episodes
+from logforge.state_digests import StatesId
+from logforge.state_rows import StateRows
 from logforge.states import StateBuilder
 from logforge.store import Store
 from logforge.text_cache import TextCache
 from logforge.thought_leak import thought_leak
 from logforge.transitions import Member, Origin, lengths_of, split_arrays, transition_rows
 from logforge.weighting import weigh, weight_parts
+from logforge.window_cut import window_cut
 
 __all__ = ["BuildConfig", "build_dataset", "earlier_vocabulary"]
 
@@ -72,6 +75,7 @@ def build_dataset(
     out: str | Path = "datasets",
     config: BuildConfig | None = None,
     vocabulary: Vocabulary | None = None,
+    arguments: ArgumentSpace | None = None,
     reduction: Pca | None = None,
     gates: Mapping[str, float] | None = None,
     max_quarantine: str = "0",
@@ -79,8 +83,9 @@ def build_dataset(
 ) -> BuildReport:
     """Build dataset `name` from the store's episodes and write it to `out`/`name` and to the store's tables.
 
-    `vocabulary` is that of an earlier manifest whose action ids must stay, `reduction` (earlier_dataset.py) that of an earlier
-    dataset whose columns must keep their meaning, so that its policies can go on; `gates` are thresholds by name (gates.py),
+    `vocabulary` is that of an earlier manifest whose action ids must stay, `arguments` (earlier_dataset.py) the second level
+    whose places must, and `reduction` that of an earlier dataset whose columns must keep their meaning, so that its policies can
+    go on; `gates` are thresholds by name (gates.py),
     and `max_quarantine` is how many episodes with broken rows may be set aside: a number or a share (`3`, `2%`). Raises
     SpecError for a wrong spec, and CheckFailed when the store holds nothing to learn from, the splits leak, more rows than
     that break a rule of schemas/transition.py, or a gate is not met: then the earlier build stays as it was.
@@ -91,7 +96,8 @@ def build_dataset(
         raise UsageError(f"{name!r} is no dataset name", "use up to 100 letters, digits, '-', '_' and '.'")
     spec = reward if isinstance(reward, RewardSpec) else load_spec(reward)
     with store.settings(memory_limit=_STORE_MEMORY):
-        build = _Build(store, name, spec, config or BuildConfig(), Path(out), progress, vocabulary, reduction)
+        kept = vocabulary, arguments, reduction
+        build = _Build(store, name, spec, config or BuildConfig(), Path(out), progress, *kept)
         build.split()
         build.score()
         build.make_rows()
@@ -125,13 +131,15 @@ class _Build:
         out: Path,
         progress: Tick | None,
         vocabulary: Vocabulary | None,
+        arguments: ArgumentSpace | None,
         reduction: Pca | None,
     ) -> None:
         self.store, self.name, self.spec, self.config = store, name, spec, config
         self.out, self.progress = out, progress or silent
         self.encoder, self.augmenters = make_encoder(config.encoder), _augmenters(config)
         self.conflicts = Settings(config.epsilon, config.near_threshold, read_policy(config.conflicts))
-        self.vocabulary, self.reduction, self.origins = vocabulary, reduction, dict[str, Origin]()
+        self.vocabulary, self.arguments, self.reduction = vocabulary, arguments, reduction
+        self.origins = dict[str, Origin]()
         self.held_out = held_out(store, config.hold_out)
         self.episodes, self.left_out = chosen(store, config, out)
         self.aliases = resolve_aliases(config.action_aliases, self.episodes, vocabulary)
@@ -180,33 +188,34 @@ class _Build:
         origin = self.origins.get(episode_id)
         return self.place[origin.parent_episode_id if origin else episode_id]
 
-    def _members(self, episodes: Iterable[Episode], symbols: StateBuilder | None) -> Iterator[Member]:
-        """The episodes with their states in symbols, or without states."""
+    def _members(
+        self, episodes: Iterable[Episode], symbols: StateBuilder, known: Container[str] = ()
+    ) -> Iterator[Member]:
+        """The episodes with their states in symbols, but for those whose states are known."""
         for episode in episodes:
             name = episode.episode_id
-            states = symbols.symbols(episode) if symbols else []
+            states = [] if name in known else symbols.symbols(episode)
             yield Member(episode, *self._stands(name), states, self.origins.get(name))
 
-    def _pieces(self, symbols: StateBuilder) -> Iterator[Iterator[Member]]:
-        return (self._members(episodes, symbols) for episodes in self.kept.pieces())
-
     def _look_for_states(self) -> None:
-        """The states of what is kept, where a dataset of the store has them."""
+        """The states of what is kept, as far as a dataset of the store has them."""
         splits = {name: self._stands(name)[0] for name in self.kept.ids}
-        known = self.config, self.space, self.aliases, self.encoder, self.reduction
-        self.states = StatesId.of(self.kept, splits, *known)
-        self.known = KnownStates.find(self.store, self.states, self.kept)
+        told = self.config, self.space, self.encoder, self.reduction
+        self.states = StatesId.of(self.kept, splits, self._formats(), *told)
+        self.known = KnownStates.find(self.store, self.states)
+        self.unknown = self.kept.without(self.known.episodes if self.known else ())
 
     def make_rows(self) -> None:
         """Actions, states in symbols (or their keys, where they are known), and the transitions."""
         in_train = {name for name in self.kept.ids if self._stands(name)[0] == "train"}
         self.space, self.candidates = fit_actions(
-            self.store.con, self.config, self.kept, self.kept.only(in_train), self.splits, self.aliases, self.vocabulary
+            self.store.con, self.config, self.kept, self.kept.only(in_train), self.splits, self.aliases, self.vocabulary,
+            self.arguments,
         )  # fmt: skip
         self.symbols = StateBuilder(self.config.state, self.space, self.config.text_size)
         self._look_for_states()
-        members = self._members(self.kept, None if self.known else self.symbols)
-        keys = self.known.keys if self.known else None
+        keys, known = (self.known.keys, self.known.episodes) if self.known else (None, frozenset[str]())
+        members = self._members(self.kept, self.symbols, known)
         self.rows = transition_rows(members, self.rewards, self.space, self.spec.gamma, keys)
 
     def validate(self, allowance: Allowance) -> None:
@@ -228,29 +237,38 @@ class _Build:
         """
         if not (self.rows["split"] == "train").any():
             raise UsageError("the train split is empty", "ingest more episodes, or choose another --seed")
-        observations = self._known_observations() or self._made_observations()
+        self.read_and_made = len(self.kept) - len(self.unknown), len(self.unknown)
+        vectors = self._vectors()
         self.arrays = {}
         for split in SPLIT_NAMES if self.held_out else DRAWN_SPLITS:
             rows = self.rows.filter(pl.col("split") == split)
-            groups = [self._stands(name)[1] for name in rows["episode_id"].unique(maintain_order=True)]
-            self.arrays[split] = split_arrays(rows, lengths_of(rows), groups, observations[split], self.space)
+            names, lengths = rows["episode_id"].unique(maintain_order=True).to_list(), lengths_of(rows)
+            groups = [self._stands(name)[1] for name in names]
+            observations = vectors.observations(names, lengths)
+            self.arrays[split] = split_arrays(rows, lengths, groups, observations, self.space)
 
-    def _known_observations(self) -> Mapping[str, npt.NDArray[np.float32]] | None:
-        """The states' vectors by split, where they are known."""
+    def _vectors(self) -> StateRows:
+        """The states' vectors, and the PCA."""
         if self.known is None:
-            return None
-        self.pca = self.known.pca
-        self.builder = StateBuilder(self.config.state, self.space, self.pca.size)
-        return self.known.observations
+            return self._made_vectors(self.reduction)
+        if self.unknown:
+            return self.known.rows.joined(self._made_vectors(self.known.pca))
+        self._reduce_by(self.known.pca)
+        return self.known.rows
 
-    def _made_observations(self) -> Mapping[str, npt.NDArray[np.float32]]:
-        """Texts to vectors, the PCA, and the states' vectors by split."""
+    def _made_vectors(self, reduction: Pca | None) -> StateRows:
+        """Texts to vectors, the PCA where none is given, and the vectors of the states that are not known."""
         cache = TextCache(self.store.con, self.encoder, self.progress)
         used = encode_texts(self._pieces(self.symbols), self.symbols, cache)
-        texts, self.pca = reduced_texts(used, cache, self.config.text_size, self.out, self.reduction)
-        self.builder = StateBuilder(self.config.state, self.space, self.pca.size)
-        made = observe(self._pieces(self.builder), self.builder, texts, self.out)
-        return {split: spool.as_array() for split, spool in made.items()}
+        texts, pca = reduced_texts(used, cache, self.config.text_size, self.out, reduction)
+        self._reduce_by(pca)
+        return observe(self._pieces(self.builder), self.builder, texts, self.out)
+
+    def _pieces(self, symbols: StateBuilder) -> Iterator[Iterator[Member]]:
+        return (self._members(episodes, symbols) for episodes in self.unknown.pieces())
+
+    def _reduce_by(self, pca: Pca) -> None:
+        self.pca, self.builder = pca, StateBuilder(self.config.state, self.space, pca.size)
 
     def estimate(self) -> None:
         """The propensities that the log lacks, where they are asked for."""
@@ -304,31 +322,39 @@ class _Build:
         frames = {
             "transitions": self.rows,
             "splits": self.splits,
+            "state_digests": self.states.digests.filter(pl.col("episode_id").is_in(list(self.kept.ids))),
             "near_duplicates": self.near,
             "conflicts": self.treated.conflicts,
             "difficulty": hard,
             "argument_candidates": self.candidates,
         }
         golden = self._golden()
+        texts = action_texts(manifest.actions)
         manifest = msgspec.structs.replace(
-            manifest, golden_states=digests(golden), propensity_model=self.propensity.as_dict()
-        )
-        files = serving_files(self.pca, self.space) | {GOLDEN_FILE: golden_file(golden)}
+            manifest, golden_states=digests(golden), action_texts=texts, propensity_model=self.propensity.as_dict()
+        )  # fmt: skip
+        files = serving_files(self.pca, self.space) | {
+            GOLDEN_FILE: golden_file(golden),
+            ACTION_VECTORS: action_vectors_file(store.con, self.encoder, self.pca, texts),
+        }
         if config.curriculum:
             files[STAGES_FILE] = stages_file(
                 self.rows, hard, config.replay_fraction, config.seed, self.arrays
             )
         with store.transaction():
             replace_rows(store, name, frames, self.left_out, self.failures)
+            thoughts = thought_leak(store.con, name)
+            window = window_cut(store.con, name, config.state.window_turns)
+            manifest = msgspec.structs.replace(manifest, thoughts=thoughts._asdict())
             sealed = write_dataset(folder, self.arrays, manifest, files, config.part_bytes)
-            record(store, name, sealed, folder, config, reward, self.states._asdict())
+            record(store, name, sealed, folder, config, reward, self.states.as_dict())
         of_splits = split_report(
             self.grouping, self.splits, self.near, self.rows, config.split_by, earlier, self.held_out
         )
         return BuildReport.of(
             sealed, folder, self.rows, self.treated.conflicts, self.left_out, self.origins, self._formats(),
             config.augment, self.encoder.truncated, of_splits, passed, config.weights.unknown(self.rows),
-            thought_leak(store.con, name), "reused" if self.known else "made",
+            thoughts, window, *self.read_and_made,
         )  # fmt: skip
 
     def _formats(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from logforge.tabulate import table
 from logforge.thought_leak import ThoughtLeak
 from logforge.transitions import Origin
 from logforge.weighting import parts_told
+from logforge.window_cut import WindowCut
 
 
 class LeftOut(NamedTuple):
@@ -69,8 +70,11 @@ class BuildReport:
     """How many episodes that the weights name are not in train."""
     action_report: ActionReport
     thoughts: ThoughtLeak
+    window: WindowCut
     states: str
-    """Whether states were `made`, or `reused` from a dataset that has the same ones."""
+    """Whether states were `made`, `reused` from a dataset that has the same ones, or `extended`: some were there, some not."""
+    state_episodes: dict[str, int]
+    """Of how many episodes, copies included, states were `read`, and of how many `made`."""
 
     @classmethod
     def of(
@@ -88,9 +92,11 @@ class BuildReport:
         gates: Iterable[Passed],
         unknown_episodes: int,
         thoughts: ThoughtLeak,
-        states: str,
+        window: WindowCut,
+        read: int,
+        made: int,
     ) -> BuildReport:
-        """The report of a finished build. `formats` maps episode ids to formats."""
+        """The report of a finished build. `formats` maps episode ids to formats; the states of so many were read and made."""
         return cls(
             dataset=manifest.dataset,
             path=str(folder),
@@ -126,14 +132,16 @@ class BuildReport:
             unknown_episodes=unknown_episodes,
             action_report=ActionReport.of(manifest, rows),
             thoughts=thoughts,
-            states=states,
+            window=window,
+            states="made" if not read else "extended" if made else "reused",
+            state_episodes={"read": read, "made": made},
         )
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         gates = [gate._asdict() for gate in self.gates]
         told = {"split_report": self.split_report.as_dict(), "action_report": self.action_report.as_dict()}
-        told["thoughts"] = self.thoughts.as_dict()
+        told["thoughts"], told["window"] = self.thoughts.as_dict(), self.window.as_dict()
         return {**self.__dict__, **told, "gates": gates}
 
     def render(self) -> str:
@@ -162,14 +170,17 @@ class BuildReport:
             lines.append(
                 f"{self.truncated} texts encoded in this run were longer than the encoder reads, and were cut"
             )
-        if self.states == "reused":
-            lines.append("states: reused from a dataset of the store that has the same ones")
+        if self.states != "made":
+            of = self.state_episodes
+            lines.append(
+                f"states: {self.states}: of {of['read']:,} episodes read from a dataset of the store, of {of['made']:,} made"
+            )
         for name in self.augmenters:
             lines.append(f"augmented by {name}: {self.augmented.get(name, 0)} episodes (train only)")
         lines += [f"conflicts: {count} × {kind}" for kind, count in sorted(self.conflicts.items())]
         lines += [f"left out: {count} episodes — {reason}" for reason, count in sorted(self.left_out.items())]
         lines += self.action_report.render()
-        lines += [line for line in (self.thoughts.told(),) if line]
+        lines += [line for line in (self.window.told(), self.thoughts.told()) if line]
         lines += [f"weight {p['part']}: {p['rows']} rows × {p['mean']:.3g}" for p in self.weight_parts]
         if self.unknown_episodes:
             lines.append(f"{self.unknown_episodes} episodes that --weights names are not in train")

@@ -11,8 +11,29 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def state_options(command: F) -> F:
-    """Add `--without` and `--goal`."""
+    """Add `--without`, `--goal` and the sizes of a state."""
     for option in (
+        click.option(
+            "--step-budget",
+            type=click.IntRange(min=1),
+            default=30,
+            show_default=True,
+            help="Steps an episode is taken to have: what is left of them is part of a state.",
+        ),
+        click.option(
+            "--history",
+            type=click.IntRange(min=1),
+            default=5,
+            show_default=True,
+            help="How many of the latest tool calls a state holds, a slot each.",
+        ),
+        click.option(
+            "--window-turns",
+            type=click.IntRange(min=1),
+            default=10,
+            show_default=True,
+            help="How many of the latest messages a state holds.",
+        ),
         click.option(
             "--goal",
             default="whole",
@@ -42,4 +63,5 @@ def read_state_options(options: dict[str, Any]) -> None:
         if name not in BLOCKS:
             raise UnknownName("state block", name, BLOCKS)
     kept = tuple(name for name in BLOCKS if name not in without)
-    options["state"] = StateConfig(blocks=kept, goal=options.pop("goal"))
+    sizes = {name: options.pop(name) for name in ("window_turns", "history", "step_budget")}
+    options["state"] = StateConfig(blocks=kept, goal=options.pop("goal"), **sizes)

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from logforge.dataset_side import Side
 from logforge.report.sample import draw
 from logforge.schemas.manifest import FeatureSlice, Manifest
+from logforge.shard_files import PCA_FILE
 from logforge.stability import Drift, drift
-
-_PCA = "encoder/pca.npz"
 
 
 def drifts_between(a: Side, b: Side, sample: int, seed: int) -> tuple[list[Drift], tuple[str, ...]]:
@@ -32,7 +31,7 @@ def _features(
 ) -> tuple[list[Drift | None], tuple[str, ...]]:
     """Feature by feature. A column of a text's vector means the same only under the same encoder and PCA."""
     same_texts = told_a.encoder == told_b.encoder and (
-        told_a.checksums.get(_PCA) == told_b.checksums.get(_PCA)
+        told_a.checksums.get(PCA_FILE) == told_b.checksums.get(PCA_FILE)
     )
     first, second = (
         {name: place for part in told.layout if same_texts or not _is_text(part) for name, place in _columns(part, told)}

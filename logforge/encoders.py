@@ -111,21 +111,12 @@ class TextVectors:
         """The size of a vector."""
         return int(self.matrix.shape[1])
 
-    @property
-    def hashes(self) -> list[str]:
-        """The texts' hashes, of rows 1 and following."""
-        return sorted(text_hash(text) for text in self.rows)
-
     def index(self, text: str | None) -> int:
         """The text's row. Raises UsageError for a text that was not embedded."""
         row = self.rows.get(text or "", 0)
         if row == 0 and not is_blank(text):
             raise UsageError(f"no vector for the text {text!r:.60}", "embed the texts of every state first")
         return row
-
-    def select(self, texts: Iterable[str]) -> F32:
-        """The rows of these texts, each distinct one once, by hash; blank ones are left out."""
-        return self.matrix[sorted({self.index(text) for text in texts} - {0})]
 
     def map(self, function: Callable[[F32], F32]) -> TextVectors:
         """The same texts with every vector changed (reduced, say); blank ones keep zeros."""

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logforge.connectors.outcome import ERROR_CLASSES
+from logforge.connectors.soft_refusal import SOFT_REFUSAL
 from logforge.encoders import TextVectors
 from logforge.goal_summary import WHOLE, goal_of
 from logforge.schemas.episode import RESULT_STATUSES
@@ -29,7 +30,8 @@ WINDOW_ROLES = ("user", "assistant", "tool")
 STATUSES = (*RESULT_STATUSES, PENDING)
 RESULT_COLUMNS = 8
 """So many numbers of a result's text vector does a slot of the history hold."""
-_ERRORS = (*ERROR_CLASSES, None)
+_ERRORS = (*ERROR_CLASSES, SOFT_REFUSAL, None)
+"""A soft refusal is no error: its status alone is among the columns."""
 _DAY_S, _SLOW_S = 86_400, 600
 
 

@@ -7,7 +7,7 @@ hash on one column with one sign, so that collisions cancel out on average; each
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cache
 from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -76,7 +76,7 @@ class HashingEncoder:
 
     def _words(self, text: _Text) -> Features:
         """Where each word of at least two letters or digits begins, and its hash."""
-        inside = self._is_word[text.points]
+        inside = _in_words()[text.points]
         edges = np.flatnonzero(np.diff(inside, prepend=False, append=False))
         starts, ends = edges[::2], edges[1::2]
         if not len(starts):
@@ -92,12 +92,11 @@ class HashingEncoder:
         long = ends - starts >= SHORTEST_WORD
         yield starts[long], np.add.reduceat(weighed, starts)[long]
 
-    @cached_property
-    def _is_word(self) -> npt.NDArray[np.bool_]:
-        """For each code point whether it belongs to a word."""
-        return np.fromiter(
-            (chr(point).isalnum() or point == ord("_") for point in range(_POINTS)), bool, _POINTS
-        )
+
+@cache
+def _in_words() -> npt.NDArray[np.bool_]:
+    """For each code point whether it belongs to a word."""
+    return np.fromiter((chr(point).isalnum() or point == ord("_") for point in range(_POINTS)), bool, _POINTS)
 
 
 def _pieces(texts: Sequence[str]) -> Iterator[_Text]:

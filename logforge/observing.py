@@ -12,15 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from logforge.reduce import Pca, fit_pca
 from logforge.shard_rows import kept_rows
 from logforge.shards import SPLITS
 from logforge.spool import RowSpool
+from logforge.state_rows import StateRows
 from logforge.states import State, StateBuilder
 from logforge.tally import Tally, places_in
 from logforge.text_cache import DIGEST, Digests, ReducedTexts, TextCache, digests_of
 from logforge.transitions import Member
+
+_PLACED = {"episode_id": pl.String, "split": pl.String, "steps": pl.Int64}
 
 
 class TextsUsed(NamedTuple):
@@ -63,13 +67,16 @@ def reduced_texts(
 
 def observe(
     members: Iterable[Iterable[Member]], builder: StateBuilder, texts: ReducedTexts, folder: Path
-) -> dict[str, RowSpool]:
-    """The vectors of all states, by split, in the order of the members: on disk in `folder`."""
+) -> StateRows:
+    """The vectors of all states of these members, on disk in `folder`."""
     spools = {split: RowSpool(np.float32, (builder.size,), folder) for split in SPLITS}
+    episodes = []
     for piece in members:
         states: dict[str, list[State]] = {split: [] for split in SPLITS}
         for member in piece:
             states[member.split] += member.states
+            episodes.append((member.episode.episode_id, member.split, len(member.states) - 1))
         for split, found in states.items():
             spools[split].append(builder.vectors(found, texts.of(builder.texts(found))))
-    return spools
+    placed = pl.DataFrame(episodes, _PLACED, orient="row")
+    return StateRows.of_splits({split: [spool] for split, spool in spools.items()}, placed)

@@ -23,6 +23,7 @@ from logforge.schemas.manifest import EncoderRef, Manifest, SourceRef
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.tables import QUARANTINE
 from logforge.shard_card import read_licences
+from logforge.shard_files import ACTIONS_FILE, PCA_FILE
 from logforge.states import StateBuilder
 from logforge.store import Store
 
@@ -80,14 +81,15 @@ def manifest_of(
         packages=package_versions(),
         observation_dtype=config.observation_dtype,
         licences=read_licences(config.licences),
+        text_variance=round(float(pca.explained.sum()), 6),
     )
 
 
 def serving_files(pca: Pca, space: ActionSpace) -> dict[str, bytes]:
     """What serving needs besides the manifest to build the same states: the reduction, and the tools of each format."""
     return {
-        "encoder/pca.npz": pca.to_bytes(),
-        "actions.json": (json.dumps(space.to_dict(), indent=2, sort_keys=True) + "\n").encode(),
+        PCA_FILE: pca.to_bytes(),
+        ACTIONS_FILE: (json.dumps(space.to_dict(), indent=2, sort_keys=True) + "\n").encode(),
     }
 
 

@@ -87,7 +87,7 @@ class Pca:
 
 
 def fit_pca(vectors: F32, weights: npt.NDArray[np.float64], size: int) -> Pca:
-    """Fit on rows in a fixed order (TextVectors.select sorts them by hash). At most rows - 1 and dim components.
+    """Fit on rows in a fixed order (the hashes' of their texts, say). At most rows - 1 and dim components.
 
     `weights` say how often each row was said: if each counted once, a thousand openings that differ in a number would outweigh the
     few answers that every episode turns on.

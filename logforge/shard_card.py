@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from logforge.schemas.errors import UnknownName, UsageError
-from logforge.schemas.manifest import Manifest
+from logforge.schemas.manifest import FeatureSlice, Manifest
 
 CARD: Final = "README.md"
 UNSTATED: Final = "not stated"
+_LATER_SLOT = re.compile(r"(\w+)\.[1-9]\d*\.")
 
 
 def read_licences(stated: Iterable[str], formats: Collection[str] | None = None) -> dict[str, str]:
@@ -91,11 +94,32 @@ def _observations(manifest: Manifest) -> str:
         f"Texts were encoded by {_code(encoder.name)} ({_code(encoder.revision)}, {encoder.dim} numbers"
         + (f", reduced to {encoder.reduced_dim})." if encoder.reduced_dim else ").")
     )  # fmt: skip
+    if manifest.text_variance is not None:
+        made += f" The reduction keeps {manifest.text_variance:.0%} of the variance of the texts that it was fitted on."
     rows = [
-        (_code(block.name), f"{block.start}:{block.stop}", _text(block.meaning)) for block in manifest.layout
+        (_code(name), f"{start}:{stop}", _text(meaning))
+        for name, start, stop, meaning in _rows(manifest.layout)
     ]
     size = f"{manifest.observation_size} numbers each, stored as {manifest.observation_dtype}. {made}"
     return f"{size}\n\n{_table(('block', 'columns', 'meaning'), rows)}"
+
+
+def _rows(layout: Iterable[FeatureSlice]) -> Iterator[tuple[str, int, int, str]]:
+    """A row for each slice; slots after the first of a block, which have the same slices, share one."""
+    for later, slices in groupby(
+        layout, lambda one: found[1] if (found := _LATER_SLOT.match(one.name)) else ""
+    ):
+        parts = list(slices)
+        if later:
+            last = parts[-1].name.split(".")[1]
+            yield (
+                f"{later}.1 … {later}.{last}",
+                parts[0].start,
+                parts[-1].stop,
+                f"as {later}.0, of older ones",
+            )
+        else:
+            yield from ((one.name, one.start, one.stop, one.meaning) for one in parts)
 
 
 def _limits(manifest: Manifest) -> Iterator[str]:
@@ -119,6 +143,12 @@ def _limits(manifest: Manifest) -> Iterator[str]:
     if inferred:
         total = sum(manifest.mask_kinds.values())
         yield f"{inferred} of {total} masks are inferred: the log does not say what was offered."
+    calls, given = (manifest.thoughts.get(name, 0) for name in ("calls", "named"))
+    if given and any(block.name == "thought" for block in manifest.layout):
+        yield (
+            f"The last thought before a call names its tool in {given} of {calls} ({given / calls:.0%}): where most do, a policy "
+            "learns to read plans, and is lost where no thoughts are served."
+        )
     if manifest.observation_dtype == "float16":
         yield "Observations are stored with 11 bits of precision."
     if manifest.golden_states:

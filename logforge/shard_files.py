@@ -18,6 +18,10 @@ from numpy.typing import DTypeLike, NDArray
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, Problem, UsageError
 from logforge.shard_rows import StoredRows
 
+PCA_FILE: Final = "encoder/pca.npz"
+"""What reduces the vectors of texts."""
+ACTIONS_FILE: Final = "actions.json"
+"""Which tools each format offers."""
 PART_BYTES: Final = 2 << 30
 """A wide array (observations, masks) with more bytes than this lies in several files."""
 _BLOCK = 8 << 20

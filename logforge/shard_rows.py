@@ -96,6 +96,8 @@ class StoredRows:
 
     def take(self, rows: Array, out: Array | None = None) -> Array:
         """These rows (numbers from 0, one dimension), into `out` where it is given."""
+        if len(self.parts) == 1 and out is None:
+            return self.parts[0].take(rows, axis=0).astype(self.dtype, copy=False)
         found = np.empty((len(rows), *self.shape[1:]), self.dtype) if out is None else out
         if len(self.parts) == 1:
             found[...] = self.parts[0].take(rows, axis=0)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logforge.array_rules import ARRAYS
 from logforge.arrays import Batch, EpisodeArrays, SplitArrays
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 _AGAIN = "build the dataset again"
+ACTION_VECTORS: Final = "action_texts.npy"
+"""The file of the vectors of the actions' texts."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,6 +55,12 @@ class Shard(SplitArrays):
         """Look at every value; raise CheckFailed with all that is wrong."""
         manifest = self.manifest
         self.check(manifest.vocabulary, manifest.observation_size, self.split, manifest.side_names)
+
+    @property
+    def action_vectors(self) -> NDArray[np.float32]:
+        """Vectors [actions, columns] of the actions' texts (`manifest.action_texts`), by the encoder and the PCA of the states; zeros
+        for `<invalid>` and `<other>`. Raises UsageError where the dataset has none."""
+        return action_vectors(self.path, self.manifest)
 
     def torch_batches(
         self,
@@ -103,8 +112,28 @@ def read_manifest(folder: str | Path) -> Manifest:
     """The manifest of a dataset folder."""
     file = Path(folder) / MANIFEST
     if not file.is_file():
-        raise UsageError(f"no dataset in {folder}", "make one: logforge build-dataset")
+        raise UsageError(f"no dataset in {folder}", _where_else(Path(folder)))
     return Manifest.from_json(file.read_bytes(), str(file))
+
+
+def _where_else(folder: Path) -> str:
+    """Where a dataset lies that was given by its name alone, as commands on the store take it."""
+    named = Path("datasets") / folder
+    found = not folder.is_absolute() and (named / MANIFEST).is_file()
+    return f"did you mean {named}?" if found else "make one: logforge build-dataset"
+
+
+def action_vectors(folder: str | Path, manifest: Manifest) -> NDArray[np.float32]:
+    """What `Shard.action_vectors` is, of this dataset folder."""
+    if ACTION_VECTORS not in manifest.checksums:
+        raise UsageError(f"the dataset in {folder} has no vectors of its actions' texts", _AGAIN)
+    check_files(folder, manifest, (ACTION_VECTORS,))
+    found: NDArray[Any] = np.load(Path(folder) / ACTION_VECTORS, allow_pickle=False)
+    shape = list(found.shape)
+    if found.dtype != np.float32 or len(shape) != 2 or shape[0] != len(manifest.actions):
+        expected = [np.dtype(np.float32).name, [len(manifest.actions), "columns"]]
+        raise Mismatch(f"{Path(folder) / ACTION_VECTORS}", expected, [found.dtype.name, shape], _AGAIN)
+    return found
 
 
 def check_files(folder: str | Path, manifest: Manifest, names: Iterable[str] | None = None) -> None:

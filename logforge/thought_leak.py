@@ -46,10 +46,8 @@ class ThoughtLeak(NamedTuple):
         """A line for people; empty where there is nothing to tell."""
         if self.share is None:
             return ""
-        return (
-            f"thoughts: the last one before a call names the tool in {self.named:,} of {self.calls:,} ({self.share:.0%}); "
-            "--without thought leaves thoughts out of the states"
-        )
+        remedy = "; --without thought leaves thoughts out of the states" if self.named else ""
+        return f"thoughts: the last one before a call names the tool in {self.named:,} of {self.calls:,} ({self.share:.0%}){remedy}"
 
 
 def thought_leak(con: duckdb.DuckDBPyConnection, dataset: str) -> ThoughtLeak:

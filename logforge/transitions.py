@@ -60,11 +60,13 @@ def transition_rows(
     keys: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """One row per step, ordered by episode and step. `rewards` is what rewards.score gives. Memory holds the rows, and some
-    members at a time. `keys` are the state keys of all rows where they are known: then members need no states."""
+    members at a time. `keys` are state keys by episode and step, of members that come without states."""
     pieces = [_frame(batch, space) for batch in batches(members, _TOGETHER)]
     frame = pl.concat([pl.DataFrame(schema=_LOGGED), *pieces], rechunk=True).sort(_STEP, maintain_order=True)
     if keys is not None:
-        frame = frame.with_columns(keys["state_key"], keys["state_key_canonical"])
+        frame = frame.join(keys, on=_STEP, how="left", suffix="_known", maintain_order="left").with_columns(
+            pl.coalesce(name, f"{name}_known").alias(name) for name in ("state_key", "state_key_canonical")
+        )
     frame = frame.join(
         rewards.select("episode_id", pl.col("step").cast(pl.Int32), "reward", "reward_terms"),
         on=_STEP,

@@ -200,7 +200,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """All a reader of the shards has to know. The last six fields are the writer's: `sealed` fills them.
 
     `observation_dtype` is how observations are stored (they are read as float32), and `licences` those of the sources, by
-    format, as far as the build was told. `golden_states` are the digests of the vectors in golden_states.json. `forgotten` counts the episodes that were taken out since the build, and `replaces` is the hash that it had before.
+    format, as far as the build was told. `golden_states` are the digests of the vectors in golden_states.json, `action_texts`
+    what the vectors in action_texts.npy, made by `encoder`, are of: a text per action. `thoughts` counts the tool `calls` of logged
+    episodes whose state holds a thought, and those that it has `named`. `text_variance` is the share of variance that
+    the reduction keeps of the texts it was fitted on. `forgotten` counts the episodes that were taken out since the build, and `replaces` is the hash that it had before.
     """
 
     dataset: str
@@ -226,6 +229,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     observation_dtype: ObservationDtype = "float32"
     licences: dict[str, str] = {}
     golden_states: tuple[str, ...] = ()
+    action_texts: tuple[str, ...] = ()
+    thoughts: dict[str, int] = {}
+    text_variance: float | None = None
     forgotten: int = 0
     replaces: str = ""
     schema_version: int = SCHEMA_VERSION

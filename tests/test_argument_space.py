@@ -4,7 +4,7 @@ import json
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logforge.argument_fit import EXAMPLES, NUMBERS, TEMPLATES, fit_arguments
@@ -19,7 +19,7 @@ TOOLS = Vocabulary.build(["book", "search"])
 def fit(store: Store):
     """Fits what is given as (episode, tool, arguments); each episode is a split group of its own."""
 
-    def fitted(*calls, aliases=None):
+    def fitted(*calls, aliases=None, earlier=None, tools=TOOLS):
         rows = [
             {
                 "episode_id": episode, "step": step, "position": 0, "kind": "tool", "action": tool, "action_valid": True,
@@ -34,7 +34,7 @@ def fit(store: Store):
             {"episode_id": names, "group_key": names},
             schema={"episode_id": pl.String, "group_key": pl.String},
         )
-        return fit_arguments(store.con, groups, TOOLS, aliases)
+        return fit_arguments(store.con, groups, tools, aliases, earlier)
 
     return fitted
 
@@ -129,6 +129,104 @@ def test_candidates_are_the_most_frequent_calls_of_each_template(fit):
 def test_calls_under_an_earlier_name_count_for_the_tool(fit):
     found = fit(("a", "reserve", {"x": True}), ("b", "book", {"x": True}), aliases={"reserve": "book"})
     assert texts(found, "book") == [REST, '{"x": true}']
+
+
+def both(tool, **arguments):
+    """The same call in two groups."""
+    return [(episode, tool, arguments) for episode in "ab"]
+
+
+def test_an_earlier_level_keeps_its_places_and_words_and_new_templates_follow(fit):
+    old = both("book", cabin="economy", bags=1)
+    earlier = fit(*old).space
+    premium, pets, search = (
+        both("book", cabin="premium", bags=1),
+        both("book", pets=True),
+        both("search", by="price"),
+    )
+    space = fit(*old, *premium, *pets, *search, earlier=earlier).space
+    assert space.templates[: len(earlier.templates)] == earlier.templates
+    added = [(item.action, item.template) for item in space.templates[len(earlier.templates) :]]
+    assert added == [
+        ("book", '{"bags": <num>, "cabin": <text>}'),
+        ("book", '{"pets": true}'),
+        ("search", '{"by": "price"}'),
+    ]
+    assert space.words == {
+        "book": {"cabin": frozenset({'"economy"'})},
+        "search": {"by": frozenset({'"price"'})},
+    }
+    assert fit(*old, *premium).space.words["book"]["cabin"] == {'"economy"', '"premium"'}, (
+        "what a fit would say"
+    )
+
+
+def test_a_tool_with_all_its_templates_gets_no_more(fit):
+    full = [call for n in range(TEMPLATES) for call in both("book", **{f"k{n:02}": 1})]
+    earlier = fit(*full).space
+    space = fit(*full, *(both("book", other=True) * 5), earlier=earlier).space
+    assert space == earlier
+
+
+def test_an_earlier_level_goes_by_the_names_of_today(fit):
+    calls = [(f"e{n}", "book", {"cabin": "economy", "bags": n}) for n in range(NUMBERS)]
+    earlier = fit(*calls).space
+    today = Vocabulary.build(["reserve", "search"], TOOLS, {"book": "reserve"})
+    space = fit(*calls, aliases={"book": "reserve"}, earlier=earlier, tools=today).space
+    assert [item.action for item in space.templates] == ["reserve", "reserve", "search"]
+    assert [item.template for item in space.templates] == [item.template for item in earlier.templates]
+    assert space.numbers == ("reserve.bags",)
+    assert space.of("reserve", '{"bags": 3, "cabin": "economy"}').template == 1
+
+
+def test_where_both_names_had_templates_those_of_the_old_stay_unused(fit):
+    calls = [*both("book", x=True), *both("search", x=True)]
+    earlier = fit(*calls).space
+    today = Vocabulary.build(["search"], TOOLS, {"book": "search"})
+    space = fit(*calls, aliases={"book": "search"}, earlier=earlier, tools=today).space
+    assert space.templates == earlier.templates
+    place = space.of("search", '{"x": true}').template
+    assert space.templates[place] == earlier.templates[3]
+
+
+def test_of_several_old_names_of_one_tool_the_first_gives_its_templates(fit):
+    calls = [(f"e{n}", tool, {"x": True, "n": n}) for n in range(NUMBERS) for tool in ("book", "search")]
+    earlier, aliases = fit(*calls).space, {"book": "lookup", "search": "lookup"}
+    today = Vocabulary.build(["lookup"], TOOLS, aliases)
+    space = fit(*calls, aliases=aliases, earlier=earlier, tools=today).space
+    assert [item.action for item in space.templates] == ["lookup", "lookup", "search", "search"]
+    assert space.numbers == ("lookup.n", "search.n")
+    assert set(space.words) <= {"lookup", "search"}
+    assert space.of("lookup", '{"n": 3, "x": true}').template == 1
+    assert [action for action in today.actions if action in ("lookup", "search")] == ["lookup", "search"]
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c"]),
+        st.sampled_from(["book", "search"]),
+        st.dictionaries(
+            st.sampled_from("xyz"), st.sampled_from(["red", "blue", 3, True, "id 44"]), max_size=2
+        ),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(CALLS, CALLS)
+def test_whatever_is_added_a_call_stays_in_its_template(fit, before, after):
+    earlier = fit(*before).space
+    later = fit(*before, *after, earlier=earlier).space
+    assert later.templates[: len(earlier.templates)] == earlier.templates
+    assert later.numbers[: len(earlier.numbers)] == earlier.numbers
+    assert len(set(later.templates)) == len(later.templates)
+    for _, tool, arguments in before:
+        text = json.dumps(arguments, sort_keys=True)
+        place, now = earlier.of(tool, text).template, later.of(tool, text).template
+        assert now == place or earlier.templates[place].template == REST
+    assert fit(*before, *after, earlier=later).space == later
 
 
 def test_a_space_reads_back(fit):

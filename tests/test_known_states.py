@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logforge import known_states
+from logforge import state_digests
 from logforge.build import BuildConfig, build_dataset, earlier_vocabulary
 from logforge.earlier_dataset import earlier_reduction
 from logforge.forgetting import forget
@@ -136,8 +136,8 @@ def test_states_of_other_code_or_another_encoder_are_not_taken(stores, build, mo
     store = stores("s")
     build(store, FIRST, name="kept")
     for owner, name, value in (
-        (known_states, "STATES_VERSION", 2),
-        (known_states, "package_versions", lambda: {"numpy": "0"}),
+        (state_digests, "STATES_VERSION", 3),
+        (state_digests, "package_versions", lambda: {"numpy": "0"}),
         (HashingEncoder, "revision", "another"),
     ):
         with monkeypatch.context() as other:
@@ -165,16 +165,18 @@ def test_states_of_an_episode_that_was_forgotten_are_made_without_it(stores, bui
     assert build(store, SECOND).states == "reused"
 
 
-def test_a_dataset_whose_episodes_a_policy_has_taken_out_lacks_their_states(
+def test_a_dataset_whose_episodes_a_policy_has_taken_out_lends_those_that_are_left(
     stores, build, logs, conversation, write_jsonl
 ):
     torn = [conversation("the same thing", success=n % 2 == 0) | {"id": f"torn {n}"} for n in range(4)]
     write_jsonl(logs / "torn.jsonl", torn)
     store, fresh = stores("s"), stores("fresh")
     filtering = replace(CONFIG, conflicts=("filter",))
-    assert build(store, FIRST, filtering).left_out, "else there is nothing to see"
+    taken = build(store, FIRST, filtering).left_out
+    assert taken, "else there is nothing to see"
     again = build(store, SECOND)
-    assert again.states == "made"
+    assert again.states == "extended"
+    assert again.state_episodes == {"read": 20 - sum(taken.values()), "made": sum(taken.values())}
     same(store, again, fresh, build(fresh, SECOND))
 
 
@@ -216,7 +218,7 @@ def test_any_dataset_of_the_store_will_do_and_a_given_pca_counts(
     assert build(store, SECOND, name="second", **like).states == "reused", "the PCA given is the one fitted"
     write_jsonl(logs / "b.jsonl", [conversation("a new item", result="its result")])
     ingest(store, [logs])
-    assert build(store, FIRST, name="third", **like).states == "made"
+    assert build(store, FIRST, name="third", **like).state_episodes == {"read": 16, "made": 1}
     assert build(store, SECOND, name="fourth").states == "made", "the third's PCA is not the one to be fitted"
     assert build(store, SECOND, name="fifth", **like).states == "reused"
 

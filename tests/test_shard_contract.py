@@ -20,48 +20,9 @@ from logforge.schemas.manifest import (
 )
 from logforge.shards import load_shards, write_dataset
 from made_arrays import DIM, VOCABULARY, make, manifest
+from schema_faults import faults
 
 SCHEMA = json.loads(files("logforge.templates").joinpath("manifest.schema.json").read_text("utf-8"))
-TYPES = {
-    "string": str, "object": dict, "array": list, "null": type(None), "number": (int, float), "integer": int,
-}  # fmt: skip
-WORDS = {
-    "$ref", "$schema", "$defs", "title", "description", "default", "type", "enum", "const", "anyOf", "minLength", "properties",
-    "required", "additionalProperties", "items", "prefixItems", "minItems", "maxItems",
-}  # fmt: skip
-
-
-def faults(value, schema, at="$"):
-    """Where a value breaks the schema, read by the words that it uses."""
-    assert set(schema) <= WORDS, set(schema) - WORDS
-    if "$ref" in schema:
-        return faults(value, SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], at)
-    if "anyOf" in schema:
-        found = [faults(value, item, at) for item in schema["anyOf"]]
-        return [] if [] in found else found[0]
-    kind = schema.get("type")
-    if kind and (not isinstance(value, TYPES[kind]) or isinstance(value, bool)):
-        return [f"{at}: no {kind}"]
-    if value not in schema.get("enum", [value]) or value != schema.get("const", value):
-        return [f"{at}: {value} is not allowed"]
-    if isinstance(value, str) and len(value) < schema.get("minLength", 0):
-        return [f"{at}: too short"]
-    if isinstance(value, list):
-        kinds = schema.get("prefixItems") or [schema.get("items", {})] * len(value)
-        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-            return [f"{at}: {len(value)} items"]
-        pairs = enumerate(zip(value, kinds, strict=True))
-        return [fault for n, (item, kind) in pairs for fault in faults(item, kind, f"{at}[{n}]")]
-    return _faults_of_object(value, schema, at) if isinstance(value, dict) else []
-
-
-def _faults_of_object(value, schema, at):
-    found = [f"{at}.{name}: missing" for name in schema.get("required", []) if name not in value]
-    known, other = schema.get("properties", {}), schema.get("additionalProperties", {})
-    for name, item in value.items():
-        inner = known.get(name, other)
-        found += [f"{at}.{name}: unknown"] if inner is False else faults(item, inner, f"{at}.{name}")
-    return found
 
 
 @pytest.fixture

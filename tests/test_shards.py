@@ -195,6 +195,14 @@ def test_a_missing_folder_and_an_unknown_split_are_refused(tmp_path, dataset):
         load_shards(tmp_path / "nowhere")
     with pytest.raises(UnknownName, match="valid: test, train"):
         load_shards(dataset, "validation")
+
+
+def test_a_name_is_answered_with_the_folder_that_it_stands_for(tmp_path, monkeypatch):
+    write_dataset(tmp_path / "datasets" / "made", {"train": make([(2, True)])}, manifest())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        load_shards("made")
+    assert caught.value.remedy == f"did you mean {Path('datasets', 'made')}?"
     with pytest.raises(UnknownName, match="valid: train, validation, test"):
         write_dataset(tmp_path / "x", {"trian": make(KINDS)}, manifest())
 

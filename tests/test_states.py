@@ -7,20 +7,23 @@ import random
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logforge.connectors.builder import EpisodeBuilder
 from logforge.connectors.outcome import ERROR_CLASSES
 from logforge.encoders import TextVectors
 from logforge.features import STATUSES
 from logforge.hashing_encoder import HashingEncoder
+from logforge.history_ids import NO_CALL, history_ids
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.states import BLOCKS, State, StateBuilder, StateConfig
 from logforge.symbols import GroupCall, PastCall, Turn
-from made_episodes import episodes, parallel_episode, state_builder, with_another_future
+from made_episodes import episodes, finish, parallel_episode, state_builder, with_another_future
 
 
 def looked_up(builder: StateBuilder, states: list[State]) -> TextVectors:
@@ -97,6 +100,56 @@ def test_history_is_one_hot_with_the_newest_call_first() -> None:
     assert np.flatnonzero(found["history.1.error"]).tolist() == [ERROR_CLASSES.index("not_found")]
     assert [found[f"history.{slot}.present"][0] for slot in range(3)] == [1, 1, 0]
     assert not found["history.2.action"].any()
+
+
+def test_the_history_comes_as_ids_too() -> None:
+    builder = state_builder(history=3)
+    calls = (PastCall("find", "error", "not_found"), PastCall("book", "ok", None))
+    some = [state(history=calls), state()]
+    vectors = builder.vectors(some, looked_up(builder, some))
+    names = builder.space.vocabulary.actions
+    ids = history_ids(vectors, builder.layout())
+    assert [[names[one] if one >= 0 else None for one in row] for row in ids] == [
+        ["book" if "book" in some[0].mask else "<invalid>", "find", None],
+        [None, None, None],
+    ]
+    failed = history_ids(vectors, builder.layout(), "error")
+    assert failed.tolist() == [[NO_CALL, ERROR_CLASSES.index("not_found"), NO_CALL], [NO_CALL] * 3]
+    with pytest.raises(UsageError, match="no columns history"):
+        history_ids(vectors, [part for part in builder.layout() if not part.name.startswith("history")])
+
+
+def test_the_task_is_the_same_in_every_state_long_after_it_left_the_window() -> None:
+    made = EpisodeBuilder()
+    made.message("user", "book 2 seats", "x:1")
+    for number in range(30):
+        made.turn(f"is it {number}?", [], f"x:{number}a")
+        made.message("user", f"no, {number}", f"x:{number}b")
+    builder = state_builder(window_turns=4)
+    states = builder.symbols(finish(made, task="book 2 seats"))
+    vectors = builder.vectors(states, looked_up(builder, states))
+    part = next(one for one in builder.layout() if one.name == "task")
+    assert len(states) > 29
+    assert all(turn.content != "book 2 seats" for turn in states[-1].window)
+    assert vectors[0, part.start : part.stop].any()
+    assert (vectors[:, part.start : part.stop] == vectors[0, part.start : part.stop]).all()
+
+
+@given(st.integers(-3_000, 3_000))
+def test_another_date_gives_the_same_vectors(days: int) -> None:
+    """The clock is in a state as the hour of the day alone: a date would let a policy learn episodes by heart."""
+    builder = state_builder()
+    episode = parallel_episode()
+    later = [
+        one
+        if one.created_at is None
+        else msgspec.structs.replace(one, created_at=one.created_at + days * 86_400_000_000)
+        for one in episode.messages
+    ]
+    moved = msgspec.structs.replace(episode, messages=type(episode.messages)(later))
+    found = [builder.symbols(one) for one in (episode, moved)]
+    one, other = (builder.vectors(states, looked_up(builder, states)) for states in found)
+    np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_a_known_tool_that_was_not_on_offer_counts_as_invalid() -> None:

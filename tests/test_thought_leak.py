@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 
 from logforge.build import BuildConfig, build_dataset
+from logforge.forgetting import forget
 from logforge.ingestion import ingest
+from logforge.shard_card import CARD
+from logforge.shards import read_manifest
 from logforge.store import Store
 from logforge.thought_leak import ThoughtLeak, thought_leak
 
@@ -40,6 +43,28 @@ def test_a_thought_counts_for_the_calls_after_it_and_only_as_a_whole_word(tmp_pa
     assert report.thoughts == found
     assert "names the tool in 2 of 4 (50%)" in report.render()
     assert report.as_dict()["thoughts"] == {"calls": 4, "named": 2, "share": 0.5}
+    assert read_manifest(tmp_path / "default").thoughts == {"calls": 4, "named": 2}
+    assert "names its tool in 2 of 4 (50%)" in (tmp_path / "default" / CARD).read_text("utf-8")
+
+
+def test_what_is_forgotten_counts_no_more(tmp_path):
+    rows = [
+        {"id": name, "success": True, "messages": [{"role": "user", "content": f"hello {name}"}, *turns]}
+        for name, turns in (
+            ("a", [*call("find", "then pay", 0), *call("pay", None, 1)]),
+            ("b", [*call("find", "hm", 0), *call("pay", None, 1)]),
+        )
+    ]
+    (tmp_path / "log.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    (tmp_path / "reward.yaml").write_text(SPEC)
+    with Store(tmp_path / "s.duckdb") as store:
+        ingest(store, [tmp_path / "log.jsonl"])
+        config = BuildConfig(encoder="hashing", text_size=4, fractions=(1.0, 0.0, 0.0), near_threshold=1)
+        build_dataset(store, tmp_path / "reward.yaml", out=tmp_path, config=config)
+        assert read_manifest(tmp_path / "default").thoughts == {"calls": 2, "named": 1}
+        gone = store.sql("SELECT episode_id FROM episodes WHERE native_id = 'a'").item()
+        forget(store, episode=gone)
+    assert read_manifest(tmp_path / "default").thoughts == {"calls": 1, "named": 0}
 
 
 def test_no_thoughts_are_not_told():
