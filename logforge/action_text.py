@@ -1,19 +1,29 @@
 """What an action is in words, and as a vector: an action that no log has shown has both, where it has no id.
 
 The words are those of the action's name; what a tool's list of parameters or its description adds is given by the caller, for the
-store knows tools by their names only. Vectors come from the dataset's own encoder and reduction, as those of states do.
+store knows tools by their names only. Vectors come from the dataset's own encoder and reduction, as those of states do; a dataset
+holds those of its actions' names (`Shard.action_vectors`).
 """
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from logforge.encoders import Encoder, embed
 from logforge.layers import FloatArray
+from logforge.reduce import Pca
 from logforge.schemas.errors import UnknownName
 from logforge.schemas.manifest import INVALID, OTHER
-from logforge.serving import StateServer
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from logforge.serving import StateServer
 
 _HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORDS: Final = re.compile(r"[^\W\d_]+|\d+")
@@ -43,3 +53,13 @@ def _text(name: str, about: str) -> str:
 def action_vectors(server: StateServer, texts: Sequence[str]) -> FloatArray:
     """Vectors [actions, columns] of texts by the server's encoder and PCA; zeros for a blank text."""
     return server.text_vectors(texts)
+
+
+def action_vectors_file(
+    con: duckdb.DuckDBPyConnection, encoder: Encoder, pca: Pca, texts: Sequence[str]
+) -> bytes:
+    """The same vectors as a build writes them, by the cache of texts in the store: the bytes of shards.ACTION_VECTORS."""
+    lookup = embed(con, encoder, texts).map(pca.apply)
+    data = io.BytesIO()
+    np.save(data, np.ascontiguousarray(lookup.matrix[[lookup.index(text) for text in texts]], "<f4"))
+    return data.getvalue()

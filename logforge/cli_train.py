@@ -18,7 +18,7 @@ from logforge.cli_options import JSON, say, show
     "--algo",
     default="cql",
     show_default=True,
-    help="cql, dqn, bcq, iql or bc; cloning is always trained beside it.",
+    help="cql, dqn, bcq, iql, bc or text_q (CQL over the texts of the actions); cloning is always trained beside it.",
 )
 @click.option(
     "--backend",
@@ -80,6 +80,12 @@ from logforge.cli_options import JSON, say, show
     metavar="tool|tool+template",
     help="Also choose among the argument templates of the tool (torch).",
 )
+@click.option(
+    "--policy-conditioned/--no-policy-conditioned",
+    default=False,
+    show_default=True,
+    help="text_q: also tell the policies of the log apart, by their fingerprints.",
+)
 @click.option("--warm-start", metavar="RUN", help="A run, or a policy of one, to go on from (torch).")
 @click.option(
     "--ewc", default=0.0, help="Hold each weight to the earlier one as far as its data made it sure."
@@ -105,6 +111,8 @@ def train(dataset: str, out: str | None, preset: str, as_json: bool, **settings:
     with bar("train") as tick:
         report = run(dataset, out=target, preset=preset, progress=tick, **_given(settings))
     show(report, as_json)
+    for note in report.fresh:
+        say(note)
     if report.alarm:
         say(report.alarm)
         sys.exit(1)
@@ -119,7 +127,7 @@ def train(dataset: str, out: str | None, preset: str, as_json: bool, **settings:
 @click.option("--simulator", help="Play there and choose by success: it-ops or support-escalation.")
 @click.option("--episodes", default=200, show_default=True, help="Played of each policy.")
 @click.option("--fqe-updates", default=300, show_default=True, help="Of a round of fitted Q evaluation.")
-@click.option("--algo", default="cql", show_default=True, help="cql, dqn, bcq or iql.")
+@click.option("--algo", default="cql", show_default=True, help="cql, dqn, bcq, iql or text_q.")
 @click.option("--preset", default="default", show_default=True, help="Of the settings that are not varied.")
 @click.option("--updates", default=2000, show_default=True, help="Gradient steps of each.")
 @click.option("--out", help="The folder of the chosen run. Default: runs/NAME.")
@@ -141,7 +149,8 @@ def sweep(
     """Train all combinations at once, choose one, and write its run.
 
     Chosen by the lower bound of fitted Q evaluation on validation, or of success in a simulator, among those that keep to what
-    the log supports; where none is measurably better, the default stays.
+    the log supports; where none is measurably better, the default stays. Exit code 1 where none solved any case, so that nothing can be
+    chosen, or where the chosen run was stopped.
 
     \b
     Example: logforge sweep datasets/default --alpha 0.3,1,3 --gamma 0.95,0.99
@@ -165,7 +174,7 @@ def sweep(
             **_given(settings),
         )
     show(report, as_json)
-    sys.exit(int(report.stopped))
+    sys.exit(int(report.failed))
 
 
 @click.command()

@@ -13,6 +13,7 @@ their own, new columns weigh nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,7 +28,7 @@ from logforge.policy import CARD, PolicyBundle, load_policy
 from logforge.rescoring import rescored
 from logforge.schemas.errors import Mismatch, UsageError
 from logforge.schemas.manifest import ArgumentTemplate, Manifest
-from logforge.shards import Shard, load_shards
+from logforge.shards import Shard, load_shards, read_manifest
 from logforge.train_config import TrainConfig
 
 if TYPE_CHECKING:
@@ -53,16 +54,21 @@ def earlier_policies(config: TrainConfig, name: str, manifest: Manifest) -> list
 
     Raises Mismatch where it was made for other features, ids or layers, or learnt otherwise.
     """
+    folders = started_from(config, name)
+    found = {one: _earlier(one, config, manifest) for one in sorted(set(folders))}
+    return [found[one] for one in folders]
+
+
+def started_from(config: TrainConfig, name: str) -> list[Path]:
+    """The folder of the earlier policy that each member begins with; none where all of them begin fresh."""
     if config.warm_start is None:
         return []
     folder = Path(config.warm_start)
     folder = folder.parent if (folder / CARD).is_file() else folder
     if not (folder / name / CARD).is_file():
         return []
-    names = [f"{name}-{seed}" for seed in config.seeds]
-    names = [one if (folder / one / CARD).is_file() else name for one in names]
-    found = {one: _earlier(folder / one, config, manifest) for one in sorted(set(names))}
-    return [found[one] for one in names]
+    own = [folder / f"{name}-{seed}" for seed in config.seeds]
+    return [one if (one / CARD).is_file() else folder / name for one in own]
 
 
 def check_start(config: TrainConfig, manifest: Manifest) -> None:
@@ -122,7 +128,9 @@ def reach(config: TrainConfig, shard: Shard) -> Span:
     if config.replay is not None and config.replay_share:
         shards.append(_replayed(config, shard.manifest)[0])
     spans = [
-        possible_returns(one.rewards, one.terminals, shard.manifest.gamma, one.manifest.return_range)
+        possible_returns(
+            one.rewards, one.terminals, one.timeouts, shard.manifest.gamma, one.manifest.return_range
+        )
         for one in shards
     ]
     return Span(min(span.low for span in spans), max(span.high for span in spans))
@@ -178,12 +186,19 @@ def _earlier(folder: Path, config: TrainConfig, manifest: Manifest) -> Earlier:
 
 
 def _replayed(config: TrainConfig, manifest: Manifest) -> tuple[Shard, Growth]:
-    old = load_shards(str(config.replay), "train")
+    path = str(config.replay)
+    old = _earlier_data(path, read_manifest(Path(path)).hash, config.gamma, config.step_cost)
     if old.manifest.spec_hash != manifest.spec_hash:
         remedy = "build the earlier dataset again with the later one's reward spec"
         raise Mismatch(f"{config.replay}: reward spec", manifest.spec_hash, old.manifest.spec_hash, remedy)
     growth = Growth.between(old.manifest, manifest, f"replay of {config.replay}")
-    return rescored(old, config.gamma, config.step_cost), growth
+    return old, growth
+
+
+@lru_cache(maxsize=1)
+def _earlier_data(path: str, digest: str, gamma: float | None, step_cost: float) -> Shard:
+    """The earlier dataset's train split, read once in a run; `digest` tells it from what may lie there later."""
+    return rescored(load_shards(path, "train"), gamma, step_cost)
 
 
 def _fisher(one: Earlier, fit: Fit) -> Layers:

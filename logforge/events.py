@@ -19,12 +19,13 @@ class Offered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Said(msgspec.Struct, frozen=True, gc=False):
-    """A message, known from now on. `at` is in microseconds since 1970, UTC."""
+    """A message, known from now on. `at` is in microseconds since 1970, UTC; `flags` say what was suspect in it and its calls."""
 
     role: str
     content: str | None
     thought: str | None = None
     at: int | None = None
+    flags: tuple[str, ...] = ()
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False):
@@ -66,7 +67,8 @@ def events_of(episode: Episode) -> Iterator[Event]:
             is_tool = step.kind == "tool"
             yield Decided(step.action, step.arguments, is_tool, step.parallel_group, step.tool_call_id)
             step = next(steps, None)
-        yield Said(message.role, message.content, message.thought, message.created_at)
+        flags = tuple(message.flags or ())
+        yield Said(message.role, message.content, message.thought, message.created_at, flags)
         while answer is not None and _known_at(answer) <= message.position:
             yield Answered(
                 answer.step, answer.result_status, answer.error_class, answer.result, answer.latency_s

@@ -22,7 +22,8 @@ _DRAWS = 256
 
 class Drawn(NamedTuple):
     """A batch for each member: [members, rows, …]. `known` are the actions on offer and the logged one, which may be outside the
-    mask; `templates` are those of the arguments, −1 where there is none."""
+    mask; `templates` are those of the arguments, `policies` who decided, and `next_actions` what the same
+    one did next: −1 where there is nothing, or another did it."""
 
     observations: torch.Tensor
     actions: torch.Tensor
@@ -33,6 +34,8 @@ class Drawn(NamedTuple):
     next_allowed: torch.Tensor
     weights: torch.Tensor
     templates: torch.Tensor
+    policies: torch.Tensor
+    next_actions: torch.Tensor
 
 
 def _tensor(array: NDArray[Any]) -> torch.Tensor:
@@ -78,6 +81,7 @@ class Replay:
         self.rewards = put(arrays.rewards, np.float32)
         self.goes_on = put(~arrays.terminals, np.float32)
         self.weights = put(arrays.weights, np.float32)
+        self.policies = put(arrays.behaviour_policies, np.int64)
         # The last place answers for -1.
         found = arrays.argument_templates
         self.templates = put(found if growth is None else np.array([*templates, -1])[found], np.int64)
@@ -95,7 +99,16 @@ class Replay:
             next_allowed=self.allowed[rows + 1],
             weights=self.weights[indices],
             templates=self.templates[indices],
+            policies=self.policies[indices],
+            next_actions=self._next_actions(indices, rows),
         )
+
+    def _next_actions(self, indices: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Behind an episode's last step lies an observation of its own, so the next step's is not the next row. What another policy
+        did is not what this one would have done."""
+        later = (indices + 1).clamp(max=self.size - 1)
+        other = (self.rows[later] != rows + 1) | (self.policies[later] != self.policies[indices])
+        return self.actions[later].masked_fill(other, -1)
 
     def _observed(self, rows: torch.Tensor) -> torch.Tensor:
         found = self._stored_at(rows)

@@ -153,7 +153,7 @@ def behaviour_clones(shard: Shard, policy_id: str, config: TrainConfig = CLONES)
     draws = [np.random.default_rng(seed) for seed in config.seeds]
     with one_thread():
         replay = Replay(shard, shard.manifest.vocabulary.invalid)
-        rules = rules_of(config, shard)
+        rules = rules_of(config, shard, learner)
         fit = Fit(learner, rules, config.seeds, sizes, config.learning_rate, config.target_rate)
         for update in range(config.updates):
             fit.anneal(update / config.updates)

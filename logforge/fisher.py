@@ -23,7 +23,10 @@ ROWS: Final = 512
 
 
 def with_fisher(bundle: PolicyBundle, shard: Shard) -> PolicyBundle:
-    """The policy with what its data made sure, so that one that goes on from it may be held to that."""
+    """The policy with what its data made sure, so that one that goes on from it may be held to that; a network over texts as it is, for
+    none goes on from it."""
+    if bundle.side is not None:
+        return bundle
     found = fisher_of(bundle.layers, shard, shard.manifest.vocabulary.invalid, bundle.card.kind)
     return replace(bundle, extras={**bundle.extras, FISHER: found})
 

@@ -40,14 +40,20 @@ def hidden(layers: Layers, inputs: NDArray[Any]) -> FloatArray:
     """What the last layer sees of inputs [rows, features]."""
     found = np.asarray(inputs, dtype=np.float32)
     for layer in layers[:-1]:
-        found = np.maximum(found @ layer.weight.T + layer.bias, 0)
+        found = np.maximum(_applied(layer, found), 0)
     return found
 
 
 def outputs(layers: Layers, inputs: NDArray[Any]) -> FloatArray:
     """What the layers make of inputs [rows, features]: [rows, outputs]."""
-    last = layers[-1]
-    return np.asarray(hidden(layers, inputs) @ last.weight.T + last.bias, dtype=np.float32)
+    return np.asarray(_applied(layers[-1], hidden(layers, inputs)), dtype=np.float32)
+
+
+def _applied(layer: Layer, rows: FloatArray) -> FloatArray:
+    # Matrix products may raise flags of the processor that no number of theirs is to blame for; who needs finite numbers looks.
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        found: FloatArray = rows @ layer.weight.T + layer.bias
+    return found
 
 
 def tensors_of(parts: Mapping[str, Layers]) -> dict[str, FloatArray]:
@@ -93,9 +99,17 @@ def check_layers(layers: Sequence[Layer], inputs: int, last: int, where: str) ->
         width = size
 
 
-def check_parts(parts: Mapping[str, Layers], sizes: tuple[int, int], templates: int, where: str) -> None:
-    """Refuse (`Mismatch`) parts that do not fit an observation's and an action's size, and the number of templates."""
-    for part in (ACTS, *(name for name in (BEHAVIOUR, FISHER) if name in parts)):
+def check_parts(
+    parts: Mapping[str, Layers],
+    sizes: tuple[int, int],
+    templates: int,
+    where: str,
+    acting: tuple[int, int] | None = None,
+) -> None:
+    """Refuse (`Mismatch`) parts that do not fit an observation's and an action's size, and the number of templates. `acting` are the
+    inputs and outputs of what acts, where they are others."""
+    check_layers(parts[ACTS], *(acting or sizes), f"{where}: {_prefix(ACTS)}")
+    for part in (name for name in (BEHAVIOUR, FISHER) if name in parts):
         check_layers(parts[part], *sizes, f"{where}: {_prefix(part)}")
     if bool(templates) != (TEMPLATE in parts):
         held = "a head over them" if TEMPLATE in parts else "no head"

@@ -5,6 +5,7 @@
     bcq    discrete BCQ (Fujimoto et al. 2019): only actions that the behaviour takes often enough compete
     iql    implicit Q-learning (Kostrikov et al. 2022): expectile values, and a policy weighted by advantage
     bc     behaviour cloning
+    text_q CQL(H) whose network scores an action by the vector of its text (text_q.py)
 
 In all of them an action that was not on offer takes no part: not in a target's maximum, not in a log-sum-exp, not among
 the alternatives that cloning weighs. A logged action outside its mask is learnt from as what it was, and never chosen.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from logforge.continual import Anchor
     from logforge.networks import Network
     from logforge.template_head import TemplateHead
+    from logforge.text_q import SideTensors
 
     Networks = dict[str, Network]
     Losses = dict[str, torch.Tensor]
@@ -44,7 +46,7 @@ class Rules:
     """What a learner is told besides its data: discount, the range of returns, and the settings of each method.
 
     `alpha` weighs CQL's conservative term, `threshold` is BCQ's share of the most likely action's chance, `expectile` and
-    `beta` are IQL's, `penalty` holds the logits of cloning down.
+    `beta` are IQL's, `penalty` holds the logits of cloning down. `side` is what a network over texts sees beside a state.
     """
 
     gamma: float
@@ -54,13 +56,14 @@ class Rules:
     expectile: float = 0.9
     beta: float = 3.0
     penalty: float = 0.01
+    side: SideTensors | None = None
 
 
 class Learner(NamedTuple):
-    """Its networks (name → one output, or one per action), those that have a slowly following copy, the loss of each member
+    """Its networks (name → one output, one per action, or one per vector of an action), those that have a slowly following copy, the loss of each member
     [members] by name, the network that acts and what its scores are, and the one that tells the behaviour, if any."""
 
-    networks: dict[str, Literal["action", "value"]]
+    networks: dict[str, Literal["action", "value", "text"]]
     followed: tuple[str, ...]
     losses: Callable[[Networks, Networks, Drawn, Rules], Losses]
     acts: str
@@ -71,6 +74,13 @@ class Learner(NamedTuple):
 def masked(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
     """Scores with −∞ for what is not allowed."""
     return scores.masked_fill(~allowed, float("-inf"))
+
+
+def _scores(network: Network, observations: torch.Tensor, batch: Drawn, rules: Rules) -> torch.Tensor:
+    """One score per action."""
+    if rules.side is None:
+        return forward(network, observations)
+    return rules.side.scores(network, observations, batch.policies)
 
 
 def _picked(scores: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
@@ -96,17 +106,21 @@ def _error(guess: torch.Tensor, goal: torch.Tensor, batch: Drawn) -> torch.Tenso
 def _double_q(
     online: Networks, target: Networks, batch: Drawn, rules: Rules, allowed: torch.Tensor
 ) -> torch.Tensor:
-    """Double DQN's target: the online network chooses among what is allowed, the following one tells the worth."""
+    """Double DQN's target: the online network chooses among what is allowed, the following one tells the worth. Q of a policy goes on
+    with what that policy did (SARSA), and where the log breaks off, or another policy takes over, with the best."""
     import torch
 
+    later = batch.next_observations
     with torch.no_grad():
-        choice = masked(forward(online["q"], batch.next_observations), allowed).argmax(dim=2)
-        value = _picked(forward(target["q"], batch.next_observations), choice)
+        choice = masked(_scores(online["q"], later, batch, rules), allowed).argmax(dim=2)
+        if rules.side is not None and rules.side.conditioned:
+            choice = torch.where(batch.next_actions < 0, choice, batch.next_actions)
+        value = _picked(_scores(target["q"], later, batch, rules), choice)
         return _goal(value, batch, rules)
 
 
 def _cql(online: Networks, target: Networks, batch: Drawn, rules: Rules) -> Losses:
-    scores = forward(online["q"], batch.observations)
+    scores = _scores(online["q"], batch.observations, batch, rules)
     taken = _picked(scores, batch.actions)
     goal = _double_q(online, target, batch, rules, batch.next_allowed)
     gap = masked(scores, batch.known).logsumexp(dim=2) - taken
@@ -164,8 +178,11 @@ LEARNERS: Final[dict[str, Learner]] = {
     "bcq": Learner({"q": "action", "behaviour": "action"}, ("q",), _bcq, "q", "q", "behaviour"),
     "iql": Learner({"q": "action", "value": "value", "policy": "action"}, ("q",), _iql, "policy", "logits"),
     "bc": Learner({"policy": "action"}, (), _bc, "policy", "logits"),
+    "text_q": Learner({"q": "text"}, ("q",), _cql, "q", "q"),
 }
 """Every learner, by the name that `--algo` takes."""
+CONSERVATIVE: Final = frozenset(name for name, learner in LEARNERS.items() if learner.losses is _cql)
+"""Those that have CQL's conservative term, and with it α."""
 
 
 class Fit:
@@ -190,8 +207,7 @@ class Fit:
         self.learner, self.rules, self.target_rate, self.device = learner, rules, target_rate, device
         self.online: Networks = {}
         for name, outputs in learner.networks.items():
-            last = sizes[-1] if outputs == "action" else 1
-            made = make_network((*sizes[:-1], last), generators)
+            made = make_network(_shape(outputs, sizes, rules.side), generators)
             self.online[name] = [part.to(device).requires_grad_() for part in made]
         self.target: Networks = {
             name: [part.detach().clone() for part in self.online[name]] for name in learner.followed
@@ -230,8 +246,10 @@ class Fit:
         """What a member's acting network makes of observations [rows, features]: one score per action."""
         import torch
 
+        network, side = self.online[self.learner.acts], self.rules.side
         with torch.no_grad():
-            found = forward(self.online[self.learner.acts], torch.from_numpy(observations).to(self.device))
+            given = torch.from_numpy(observations).to(self.device)
+            found = forward(network, given) if side is None else side.best(network, given)
         rows: NDArray[np.float32] = found[member].cpu().numpy()
         return rows
 
@@ -248,3 +266,12 @@ class Fit:
                 if network in copies:
                     for part, given in zip(copies[network], stacked(members), strict=True):
                         part.copy_(given)
+
+
+def _shape(outputs: str, sizes: tuple[int, ...], side: SideTensors | None) -> tuple[int, ...]:
+    """The layers of a network by what it puts out."""
+    inputs, *hidden, actions = sizes
+    if outputs != "text":
+        return inputs, *hidden, actions if outputs == "action" else 1
+    assert side is not None
+    return inputs + side.inputs.columns, *hidden, 1

@@ -2,7 +2,8 @@
 it was saved.
 
     runs/NAME/cql/bundle.json            what the policy is, what data it was made for, golden rows, hashes of the other files
-    runs/NAME/cql/weights.safetensors    layers of an MLP with relu between them, part by part (layers.py)
+    runs/NAME/cql/weights.safetensors    layers of an MLP with relu between them, part by part (layers.py), and of a network over
+                                         texts the vectors of actions and policies (text_q.py)
     runs/NAME/cql/manifest.json          the dataset's, as it was
     runs/NAME/cql/actions.json, encoder/ of a dataset made from a store: its action space and what reduces its vectors
     runs/NAME/cql/golden_states.json     likewise: states that `StateServer` must encode as the build did
@@ -40,7 +41,9 @@ from logforge.optional import need
 from logforge.policy_card import BUNDLE_VERSION, WEIGHTS, Golden, PolicyCard
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 from logforge.schemas.manifest import Manifest, Vocabulary
+from logforge.shard_files import ACTIONS_FILE
 from logforge.shards import MANIFEST, Shard
+from logforge.text_q import SideInputs
 
 __all__ = ["BUNDLE_VERSION", "Decision", "Golden", "Layer", "PolicyBundle", "PolicyCard", "load_policy"]
 
@@ -66,13 +69,15 @@ class Decision:
     supported: bool | None
     template: str | None = None
     """That of the arguments, where the action has templates and the policy a head for them."""
+    propensity: float = 1.0
+    """The chance by which it came to be chosen: 1 of `act`, which takes the best; a log that holds it can be judged by afterwards."""
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON data."""
         arrays = {"probabilities": self.probabilities.tolist(), "scores": self.scores.tolist()}
         about = {"action": self.action, "name": self.name, **arrays}
         judged = {"support": self.support, "supported": self.supported}
-        return {**about, **judged, "template": self.template}
+        return {**about, **judged, "template": self.template, "propensity": self.propensity}
 
 
 class _Judged(NamedTuple):
@@ -92,7 +97,8 @@ class _Judged(NamedTuple):
 class PolicyBundle:
     """A policy that runs: its card, its layers, and those that clone the behaviour, where it has them.
 
-    `extras` are further parts (layers.py), `files` the bytes of what serving needs, by name.
+    `extras` are further parts (layers.py), `files` the bytes of what serving needs, by name, and `side` what a network over texts sees
+    beside a state.
     """
 
     card: PolicyCard
@@ -100,6 +106,7 @@ class PolicyBundle:
     behaviour: Layers = ()
     extras: Mapping[str, Layers] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
+    side: SideInputs | None = None
 
     @property
     def parts(self) -> dict[str, Layers]:
@@ -107,13 +114,24 @@ class PolicyBundle:
         behaviour = {BEHAVIOUR: self.behaviour} if self.behaviour else {}
         return {ACTS: self.layers, **behaviour, **self.extras}
 
+    @property
+    def policy_id(self) -> str:
+        """What a log is to call it: its algorithm and the first digits of its weights' hash."""
+        return f"{self.card.algo}#{(self.card.weights_hash or _hash(self.weights()))[:12]}"
+
     def scores(self, observations: NDArray[Any]) -> FloatArray:
         """One score per action [B, A]: Q (CQL's, which is pessimistic and no value) or logits (cloning)."""
-        return outputs(self.layers, self._checked(observations))
+        rows = self._checked(observations)
+        return outputs(self.layers, rows) if self.side is None else self.side.scores(self.layers, rows)
 
     def choose(self, observations: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.int32]:
         """The allowed action with the highest score for each row [B]; never `<invalid>`."""
         return np.asarray(self._judged(observations, masks).masked.argmax(axis=1), dtype=np.int32)
+
+    def choosable(self, observations: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.bool_]:
+        """What `choose` takes the best of [B, A]: what is allowed, and where the card has a threshold only what the behaviour does
+        often enough."""
+        return self._judged(observations, masks).open
 
     def act(
         self, observation: NDArray[Any] | Sequence[float], mask: NDArray[Any] | Sequence[bool]
@@ -121,12 +139,45 @@ class PolicyBundle:
         """The decision in one state [D] with its mask [A]."""
         return self.decisions(np.asarray(observation)[None], np.asarray(mask)[None])[0]
 
+    def draw(
+        self,
+        observation: NDArray[Any] | Sequence[float],
+        mask: NDArray[Any] | Sequence[bool],
+        rng: np.random.Generator,
+        *,
+        temperature: float | None = None,
+        explore: float = 0.0,
+    ) -> Decision:
+        """A decision drawn by chance: from `probabilities` at a temperature, or, with a chance of `explore`, from all that is allowed.
+
+        Its `propensity` is the chance that it had, its `probabilities` are those it was drawn from.
+        """
+        if not 0 <= explore <= 1:
+            raise UsageError(f"a chance of exploring of {explore}", "give a number from 0 to 1")
+        judged = self._judged(np.asarray(observation)[None], np.asarray(mask)[None])
+        even = judged.offered[0] / judged.offered[0].sum()
+        chances = (1 - explore) * self._chances(judged, temperature)[0].astype(np.float64) + explore * even
+        chances /= chances.sum()
+        action = int(rng.choice(len(chances), p=chances))
+        return self._decided(judged, np.asarray(observation)[None], np.array([action]), chances[None])[0]
+
     def decisions(self, observations: NDArray[Any], masks: NDArray[Any]) -> list[Decision]:
         """The decision in each of several states [B, D] with masks [B, A]; `choose` gives the actions alone, and faster."""
         judged = self._judged(observations, masks)
-        chances, support = self._chances(judged, None), self.support(observations, masks)
-        choices = judged.masked.argmax(axis=1)
-        templates = self.templates(observations, choices)
+        return self._decided(
+            judged, observations, judged.masked.argmax(axis=1), self._chances(judged, None), 1.0
+        )
+
+    def _decided(
+        self,
+        judged: _Judged,
+        observations: NDArray[Any],
+        choices: NDArray[Any],
+        chances: FloatArray,
+        propensity: float | None = None,
+    ) -> list[Decision]:
+        """What is told of each choice; without a propensity its chance is one."""
+        support, templates = self._support(judged, observations), self.templates(observations, choices)
         found = []
         for row, action in enumerate(map(int, choices)):
             share = None if support is None else float(support[row, action])
@@ -139,6 +190,7 @@ class PolicyBundle:
                     support=share,
                     supported=None if share is None else share >= self.card.support_floor,
                     template=None if templates[row] < 0 else self.card.templates[templates[row]].template,
+                    propensity=float(chances[row, action]) if propensity is None else propensity,
                 )
             )
         return found
@@ -154,10 +206,13 @@ class PolicyBundle:
 
     def support(self, observations: NDArray[Any], masks: NDArray[Any]) -> FloatArray | None:
         """The cloned behaviour's chances over the allowed actions [B, A]; None where the bundle holds no clone."""
+        return self._support(self._judged(observations, masks), observations) if self.behaviour else None
+
+    def _support(self, judged: _Judged, observations: NDArray[Any]) -> FloatArray | None:
         if not self.behaviour:
             return None
-        offered = self._judged(observations, masks).offered
-        return _softmax(np.where(offered, outputs(self.behaviour, self._checked(observations)), -np.inf))
+        logits = outputs(self.behaviour, self._checked(observations))
+        return _softmax(np.where(judged.offered, logits, -np.inf))
 
     def templates(self, observations: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.int32]:
         """The likeliest argument template of each of these actions [B], among its own; −1 where it has none."""
@@ -174,11 +229,22 @@ class PolicyBundle:
         """Refuse (`Mismatch`) a dataset whose actions, features or encoder are not those the policy was trained on."""
         self.card.check(manifest)
 
+    def weights(self) -> bytes:
+        """The file of weights, of the numbers in memory."""
+        side = {} if self.side is None else self.side.tensors
+        data: bytes = need("safetensors.numpy", "train").save({**tensors_of(self.parts), **side})
+        return data
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the weights in memory are still, to the bit, those of the file that the card names; a policy that was never saved
+        has none to be held against. Takes as long as hashing them."""
+        return not self.card.weights_hash or _hash(self.weights()) == self.card.weights_hash
+
     def save(self, folder: str | Path) -> Path:
         """Write card, weights and what serving needs; the same policy gives the same bytes."""
         target = Path(folder)
-        weights = need("safetensors.numpy", "train").save(tensors_of(self.parts))
-        files = {**self.files, WEIGHTS: weights}
+        files = {**self.files, WEIGHTS: self.weights()}
         card = msgspec.structs.replace(self.card, files={name: _hash(files[name]) for name in sorted(files)})
         text = msgspec.json.format(msgspec.json.encode(card, order="sorted"), indent=1)
         for name, data in {**files, CARD: text + b"\n"}.items():
@@ -245,7 +311,7 @@ class PolicyBundle:
 
 def served_files(shard: Shard) -> dict[str, bytes]:
     """What a bundle holds of the dataset it was trained on, so that it serves without it."""
-    alone = ("actions.json", "golden_states.json")
+    alone = (ACTIONS_FILE, "golden_states.json")
     carried = (name for name in shard.manifest.checksums if name in alone or name.startswith("encoder/"))
     return {name: (shard.path / name).read_bytes() for name in (MANIFEST, *carried)}
 
@@ -255,14 +321,17 @@ def load_policy(path: str | Path) -> PolicyBundle:
     folder = Path(path)
     card = _read_card(folder / CARD)
     files = {name: _read(folder / name, expected) for name, expected in card.files.items()}
-    parts = parts_of(need("safetensors.numpy", "train").load(files.pop(WEIGHTS)))
-    where = str(folder / WEIGHTS)
+    tensors, where = need("safetensors.numpy", "train").load(files.pop(WEIGHTS)), str(folder / WEIGHTS)
+    side = SideInputs.taken(tensors, len(card.actions), where)
+    parts = parts_of(tensors)
     needed = (ACTS, BEHAVIOUR) if card.threshold > 0 else (ACTS,)
     if missing := [part or "acting" for part in needed if part not in parts]:
         raise Mismatch(where, f"{', '.join(missing)} layers", "none", "train again")
-    check_parts(parts, (card.observation_size, len(card.actions)), len(card.templates), where)
+    size, actions = card.observation_size, len(card.actions)
+    acting = None if side is None else (size + side.columns, 1)
+    check_parts(parts, (size, actions), len(card.templates), where, acting)
     layers, behaviour = parts.pop(ACTS), parts.pop(BEHAVIOUR, ())
-    bundle = PolicyBundle(card, layers, behaviour, parts, files)
+    bundle = PolicyBundle(card, layers, behaviour, parts, files, side)
     bundle.verify()
     if MANIFEST in files:
         bundle.check(Manifest.from_json(files[MANIFEST], str(folder / MANIFEST)))

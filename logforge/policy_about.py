@@ -6,10 +6,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from logforge.habits import Habits
 from logforge.layers import BEHAVIOUR, TEMPLATE
 from logforge.policy import load_policy
+from logforge.runs import read_run
 from logforge.schemas.manifest import INVALID
+from logforge.shard_files import ACTIONS_FILE
 from logforge.tabulate import table
+from logforge.training import RUN_FILE
 
 
 @dataclass(frozen=True)
@@ -27,15 +33,19 @@ class PolicyFacts:
     templates: dict[str, list[str]]
     encoder: str | None
     hidden: tuple[int, ...]
+    side_columns: int
+    policies: tuple[str, ...]
     golden_rows: int
     clone: bool
     support_floor: float
+    habits: Habits | None
     serves: bool
+    began_with: str | None
     files: dict[str, str]
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        return asdict(self)
+        return {**asdict(self), "habits": msgspec.to_builtins(self.habits)}
 
     def render(self) -> str:
         """As text."""
@@ -47,7 +57,9 @@ class PolicyFacts:
         facts = (
             ("policy", f"{self.algo}, scores are {scores}"),
             ("dataset", f"{self.dataset} ({self.dataset_hash[:12]}), discount {self.gamma:g}"),
-            ("network", " → ".join(map(str, (self.observation_size, *self.hidden, len(self.actions))))),
+            ("network", self._network()),
+            *([("began with", self.began_with)] if self.began_with else []),
+            *([("policies", ", ".join(self.policies))] if self.policies else []),
             ("actions", ", ".join(name for name in self.actions if name != INVALID)),
             (
                 "templates",
@@ -55,10 +67,28 @@ class PolicyFacts:
             ),
             ("encoder", self.encoder or "none"),
             ("support", support),
+            ("habits", "not noted" if self.habits is None else self.habits.told()),
             ("serves from", serving),
             ("golden rows", f"{self.golden_rows}, reproduced"),
         )
         return f"{self.path}\n{table(('what', 'found'), facts)}"
+
+    def _network(self) -> str:
+        if not self.side_columns:
+            return " → ".join(map(str, (self.observation_size, *self.hidden, len(self.actions))))
+        inputs = f"{self.observation_size}+{self.side_columns}"
+        return " → ".join((inputs, *map(str, self.hidden), "1")) + " for each action's text"
+
+
+def _began_with(folder: Path) -> str | None:
+    """What its run says it began with, beside a warm start; None where there was none, or the folder lies in no run."""
+    if not (folder.parent / RUN_FILE).is_file():
+        return None
+    run = read_run(folder.parent)
+    started = run.get("started_from", {})
+    if folder.name not in started:
+        return None
+    return started[folder.name] or f"fresh weights: {run['config']['warm_start']} has no such policy"
 
 
 def about(folder: str | Path) -> PolicyFacts:
@@ -80,9 +110,13 @@ def about(folder: str | Path) -> PolicyFacts:
         templates=templates,
         encoder=None if card.encoder is None else f"{card.encoder.name} {card.encoder.revision}",
         hidden=tuple(len(layer.bias) for layer in bundle.layers[:-1]),
+        side_columns=0 if bundle.side is None else bundle.side.columns,
+        policies=card.policies,
         golden_rows=len(card.golden.observations),
         clone=BEHAVIOUR in bundle.parts,
+        habits=card.habits,
         support_floor=card.support_floor,
-        serves="actions.json" in bundle.files,
+        serves=ACTIONS_FILE in bundle.files,
+        began_with=_began_with(Path(folder)),
         files=card.files,
     )

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from logforge.habits import Habits
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import ArgumentTemplate, EncoderRef, FeatureSlice, Manifest
 
@@ -28,8 +29,9 @@ class Golden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PolicyCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a policy is and which data it was made for. `kind` says what its scores are; above 0, `threshold` is the share of the
     most likely action's chance that the behaviour must have given an action for it to be taken. `templates` are those that a second
-    head chooses among, none without one. `files` are the hashes of what the bundle holds besides: weights, and what serving
-    needs."""
+    head chooses among, none without one, and `policies` those of the log that a network over texts tells apart. `habits` say what it
+    does in the states of the train split (None: nobody looked). `files` are the hashes of what the bundle holds besides: weights, and
+    what serving needs."""
 
     algo: str
     kind: ScoreKind
@@ -47,6 +49,8 @@ class PolicyCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     golden: Golden
     templates: tuple[ArgumentTemplate, ...] = ()
     threshold: float = 0.0
+    policies: tuple[str, ...] = ()
+    habits: Habits | None = None
     support_floor: float = SUPPORT_FLOOR
     files: dict[str, str] = {}
     activation: Literal["relu"] = "relu"
@@ -67,6 +71,7 @@ class PolicyCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         golden: Golden,
         threshold: float = 0.0,
         two_heads: bool = False,
+        policies: tuple[str, ...] = (),
     ) -> PolicyCard:
         """The card of a policy trained on this manifest's dataset; with `two_heads` it chooses argument templates too."""
         return cls(
@@ -86,6 +91,7 @@ class PolicyCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             golden=golden,
             templates=manifest.argument_templates if two_heads else (),
             threshold=threshold,
+            policies=policies,
         )
 
     def check(self, manifest: Manifest) -> None:

@@ -27,6 +27,7 @@ from logforge.optional import need
 from logforge.policy import PolicyBundle, load_policy
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import Vocabulary
+from logforge.text_q import SideInputs
 
 EXTRA: Final = "export-onnx"
 OPSET, IR_VERSION = 17, 9
@@ -94,7 +95,10 @@ def onnx_bytes(bundle: PolicyBundle) -> bytes:
     onnx = need("onnx", EXTRA)
     helper, card, graph = onnx.helper, bundle.card, _Graph(onnx)
     size, count = card.observation_size, len(card.actions)
-    last = graph.stack("acts", bundle.layers, "observations", "scores")
+    if bundle.side is None:
+        last = graph.stack("acts", bundle.layers, "observations", "scores")
+    else:
+        last = _beside(graph, bundle.layers, bundle.side)
     _choice(graph, bundle)
     shapes: dict[str, tuple[int, list[str | int]]] = {
         "scores": (onnx.TensorProto.FLOAT, ["rows", count]),
@@ -121,6 +125,29 @@ def onnx_bytes(bundle: PolicyBundle) -> bytes:
     onnx.checker.check_model(model)
     data: bytes = model.SerializeToString(deterministic=True)
     return data
+
+
+def _beside(graph: _Graph, layers: Layers, side: SideInputs) -> str:
+    """Scores of a network over texts: what actions and policies add to the first layer is a constant [P, A, hidden]. Returns the name of
+    what the last layer sees."""
+    first, rest = layers[0], layers[1:]
+    graph.constant("acts.w0", np.ascontiguousarray(first.weight[:, : -side.columns], np.float32))
+    graph.constant("acts.b0", np.ascontiguousarray(first.bias, np.float32))
+    graph.constant("acts.beside", side.first_sums(layers))
+    graph.constant("acts.axes", np.array([1, 2]))
+    graph.node("Gemm", ["observations", "acts.w0", "acts.b0"], "acts.seen", transB=1)
+    graph.node("Unsqueeze", ["acts.seen", "acts.axes"], "acts.apart")
+    found = graph.node("Add", ["acts.apart", "acts.beside"], "acts.sum0")
+    for place, layer in enumerate(rest, 1):
+        found = graph.node("Relu", [found], f"acts.out{place - 1}")
+        graph.constant(f"acts.w{place}", np.ascontiguousarray(layer.weight.T, np.float32))
+        graph.constant(f"acts.b{place}", np.ascontiguousarray(layer.bias, np.float32))
+        graph.node("MatMul", [found, f"acts.w{place}"], f"acts.product{place}")
+        found = graph.node("Add", [f"acts.product{place}", f"acts.b{place}"], f"acts.sum{place}")
+    graph.constant("acts.last", np.array([3]))
+    graph.node("Squeeze", [found, "acts.last"], "acts.by_policy")
+    graph.node("ReduceMax", ["acts.by_policy"], "scores", axes=[1], keepdims=0)
+    return f"acts.out{len(rest) - 1}"
 
 
 def _choice(graph: _Graph, bundle: PolicyBundle) -> None:

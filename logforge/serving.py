@@ -14,18 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 from logforge.actions import ActionSpace
+from logforge.danger import Dangers
 from logforge.encoders import F32, TextVectors, encoded, is_blank, make_encoder
 from logforge.endpoint_encoder import ENDPOINT
 from logforge.golden_states import GOLDEN_FILE, prove, read_golden
 from logforge.hashing_encoder import HashingEncoder
+from logforge.hygiene import Hygiene
+from logforge.personal_data import personal_kinds
+from logforge.redaction import Redaction
 from logforge.reduce import Pca
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UsageError
 from logforge.session import Session
+from logforge.shard_files import ACTIONS_FILE, PCA_FILE
 from logforge.shards import check_files, read_manifest
 from logforge.states import State, StateBuilder, StateConfig
 
-_PCA, _ACTIONS = "encoder/pca.npz", "actions.json"
 _NEAR, _FAR = 1e-5, 1e-3
 _REMEMBERED = 65_536
 """So many texts' vectors are kept."""
@@ -43,14 +47,14 @@ class StateServer:
         self.manifest = read_manifest(folder)
         if self.manifest.encoder is None:
             raise UsageError(f"the dataset in {folder} was made without an encoder", "build it from a store")
-        check_files(folder, self.manifest, (_PCA, _ACTIONS, GOLDEN_FILE))
+        check_files(folder, self.manifest, (PCA_FILE, ACTIONS_FILE, GOLDEN_FILE))
         self.encoder = make_encoder(self.manifest.config["encoder"])
         made_with = self.manifest.encoder.revision
         if self.encoder.revision != made_with:
             remedy = "install the encoder that the dataset was built with, or build it again"
             raise Mismatch(f"encoder {self.encoder.name}, revision", made_with, self.encoder.revision, remedy)
-        self._pca = Pca.load(folder / _PCA)
-        space = ActionSpace.from_dict(json.loads((folder / _ACTIONS).read_bytes()))
+        self._pca = Pca.load(folder / PCA_FILE)
+        space = ActionSpace.from_dict(json.loads((folder / ACTIONS_FILE).read_bytes()))
         config = StateConfig.from_dict(self.manifest.config["state"])
         self.builder = StateBuilder(config, space, self._pca.size)
         self._refuse_unlike()
@@ -75,13 +79,20 @@ class StateServer:
         format: str | None = None,
         tools: list[str] | None = None,
         redacts: bool = True,
+        danger: Iterable[str] = (),
+        pii: Iterable[str] = (),
+        allow_secret: Iterable[str] = (),
+        flag_with: Iterable[str] = (),
     ) -> Session:
         """A new conversation, to be told event by event: the same states without a log, each event at the same cost.
 
         `task` is what the dataset's episodes have as their task, `tools` those on offer; without a list of them, `format`
-        says whose tools are. `redacts=False` leaves secrets in its texts, as `ingest --no-redact` does.
+        says whose tools are. `redacts=False` leaves secrets in its texts, as `ingest --no-redact` does; `danger`, `pii`,
+        `allow_secret` and `flag_with` are those that the logs were ingested with.
         """
-        return Session(self.builder, self.encode, task=task, format=format, tools=tools, redacts=redacts)
+        redaction = Redaction(redacts, personal_kinds(pii), tuple(sorted(set(allow_secret))))
+        hygiene = Hygiene(redaction, Dangers.of(danger), tuple(flag_with))
+        return Session(self.builder, self.encode, task=task, format=format, tools=tools, hygiene=hygiene)
 
     def encode(self, states: Sequence[State]) -> tuple[F32, npt.NDArray[np.bool_]]:
         """States, of one session or of many, as observations [states, features] and masks [states, actions]."""

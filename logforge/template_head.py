@@ -49,7 +49,7 @@ class TemplateHead:
     ) -> TemplateHead:
         """The head over a dataset's templates; raises UsageError where it has none."""
         if not manifest.argument_templates:
-            remedy = "train with one head, or build the dataset with argument templates"
+            remedy = "train with one head, or build the dataset with --action-level tool+template"
             raise UsageError(f"the dataset {manifest.dataset!r} has no argument templates", remedy)
         owners = [manifest.vocabulary.id(item.action) for item in manifest.argument_templates]
         return cls(owners, seeds, hidden, weight, device)

@@ -1,218 +1,175 @@
-"""Q of a state and an action's text: one network scores any action by its vector, seen in the log or not.
+"""Q of a state and an action's text, and of the policy that goes on: one network scores any action by its vector, seen in the log or not.
 
-State and vector stand side by side as inputs of an MLP with one output (as DRRN does with actions in words, He et al. 2016). It is
-trained as CQL(H) on double DQN (learners.py): every action on offer is scored by the same network, and an action that was not on
-offer takes no part.
+State, action and policy stand side by side as inputs of an MLP with one output: actions in words as in DRRN (He et al. 2016), policies
+as in universal value functions of a policy's embedding (Harb et al. 2020, Faccio et al. 2021). Every action on offer is scored by
+the same network, and an action that was not on offer takes no part.
 
-    FOLDER/text_q.json              the actions with their texts, what data it was trained on, the hash of the other file
-    FOLDER/text_q.safetensors       layers, and the vectors of the actions
+A network that knows several policies has Q of each. It acts by the largest of them (generalised policy improvement, Barreto et al.
+2017): what is best in a state, if any of the policies went on behind it.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.layers import ACTS, FloatArray, Layer, Layers, check_layers, outputs, parts_of, tensors_of
-from logforge.optional import need
-from logforge.schemas.errors import InputError, Mismatch, UsageError
-from logforge.schemas.manifest import Vocabulary
-from logforge.shards import Shard
-from logforge.train_config import TrainConfig
+from logforge.layers import FloatArray, Layers, outputs
+from logforge.schemas.errors import Mismatch
 
 if TYPE_CHECKING:
     import torch
 
-    from logforge.experience import Drawn
-    from logforge.learners import Rules
     from logforge.networks import Network
+    from logforge.shards import Shard
+    from logforge.train_config import TrainConfig
 
-CARD: Final = "text_q.json"
-WEIGHTS: Final = "text_q.safetensors"
-TEXT_Q_VERSION: Final = 1
-_VECTORS = "vectors"
-_ROWS = 4096
-
-
-class TextCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the network was trained on: `texts` are those of `actions`, `weights_hash` is that of the other file."""
-
-    actions: tuple[str, ...]
-    texts: tuple[str, ...]
-    observation_size: int
-    gamma: float
-    dataset: str
-    dataset_hash: str
-    weights_hash: str = ""
-    schema_version: int = TEXT_Q_VERSION
+_TENSORS: Final = ("vectors", "policies")
+_NUMBERS: Final = 1 << 23
+"""So many numbers of a hidden layer are held at once."""
 
 
 @dataclass(frozen=True, eq=False)
-class TextQ:
-    """The network: `layers` lead from an observation and a vector to one number; `vectors` [A, K] are those of the card's actions."""
+class SideInputs:
+    """What the network sees beside a state: `vectors` [A, K] of the actions and `policies` [P, Z] of the policies; one of no columns
+    where it knows of none."""
 
-    card: TextCard
-    layers: Layers
     vectors: FloatArray
+    policies: FloatArray
 
-    def scores(self, observations: NDArray[Any], vectors: NDArray[Any] | None = None) -> FloatArray:
-        """Q [B, actions] of observations [B, D] and the card's actions, or any others by their vectors [actions, K]. Q is CQL's: it is
-        pessimistic and no value."""
-        rows = np.asarray(observations, np.float32)
-        acts = self.vectors if vectors is None else np.asarray(vectors, np.float32)
-        for what, size, found in (
-            ("observations", self.card.observation_size, rows),
-            ("vectors of actions", self.vectors.shape[1], acts),
-        ):
-            if found.ndim != 2 or found.shape[1] != size:
-                raise Mismatch(what, f"[rows, {size}]", list(found.shape), "encode them with the same server")
-        first, size = self.layers[0], rows.shape[1]
-        about = acts @ first.weight[:, size:].T
-        found = np.empty((len(rows), len(acts)), np.float32)
-        for start in range(0, len(rows), _ROWS):
-            seen = rows[start : start + _ROWS] @ first.weight[:, :size].T + first.bias
-            both = np.maximum(seen[:, None] + about[None], 0).reshape(-1, len(first.bias))
-            found[start : start + _ROWS] = outputs(self.layers[1:], both).reshape(len(seen), len(acts))
+    @property
+    def columns(self) -> int:
+        """Of an action and a policy together."""
+        return int(self.vectors.shape[1] + self.policies.shape[1])
+
+    @property
+    def tensors(self) -> dict[str, FloatArray]:
+        """As a policy's file holds them, by name."""
+        return {name: np.ascontiguousarray(getattr(self, name), np.float32) for name in _TENSORS}
+
+    @classmethod
+    def taken(cls, tensors: dict[str, FloatArray], actions: int, where: str) -> SideInputs | None:
+        """Those in a policy's file, taken out of its tensors; None where it has none. Raises Mismatch where they are not of its
+        actions."""
+        found = {name: tensors.pop(name) for name in _TENSORS if name in tensors}
+        if not found:
+            return None
+        shapes = {name: list(array.shape) for name, array in found.items()}
+        if set(found) != set(_TENSORS) or len(found["vectors"]) != actions:
+            raise Mismatch(f"{where}: vectors", f"one for each of {actions} actions", shapes, "train again")
+        return cls(**found)
+
+    def first_sums(self, layers: Layers) -> FloatArray:
+        """What each policy and action add to the first layer [P, A, hidden], whatever the state."""
+        weight = layers[0].weight
+        acts, goes_on = np.split(weight[:, -self.columns :], [self.vectors.shape[1]], axis=1)
+        return np.asarray((self.policies @ goes_on.T)[:, None] + self.vectors @ acts.T, np.float32)
+
+    def scores(self, layers: Layers, observations: FloatArray) -> FloatArray:
+        """Q [B, A] of observations [B, D], the largest over policies."""
+        found = [self._scores(layers, observations, beside) for beside in self.first_sums(layers)]
+        return np.asarray(np.max(found, axis=0), np.float32)
+
+    def scores_under(self, layers: Layers, observations: FloatArray, policy: int) -> FloatArray:
+        """Q [B, A] where the policy of this place goes on."""
+        return self._scores(layers, observations, self.first_sums(layers)[policy])
+
+    def _scores(self, layers: Layers, observations: FloatArray, beside: FloatArray) -> FloatArray:
+        first, size = layers[0], observations.shape[1]
+        step = max(1, _NUMBERS // beside.size)
+        found = np.empty((len(observations), len(beside)), np.float32)
+        for start in range(0, len(observations), step):
+            seen = observations[start : start + step] @ first.weight[:, :size].T + first.bias
+            both = np.maximum(seen[:, None] + beside, 0).reshape(-1, beside.shape[1])
+            found[start : start + step] = outputs(layers[1:], both).reshape(len(seen), -1)
         return found
 
-    def choose(
-        self, observations: NDArray[Any], masks: NDArray[Any], vectors: NDArray[Any] | None = None
-    ) -> NDArray[np.int32]:
-        """The allowed action with the highest score for each row [B]; of the card's actions, never `<invalid>` or `<other>`."""
-        scores, offered = self.scores(observations, vectors), np.array(masks, np.bool_)
-        if offered.shape != scores.shape:
-            raise Mismatch("masks", list(scores.shape), list(offered.shape), "give a column per action")
-        if vectors is None:
-            offered[:, Vocabulary(self.card.actions).unplayable] = False
-        if not offered.any(axis=1).all():
-            row = int(np.flatnonzero(~offered.any(axis=1))[0])
-            raise UsageError(f"row {row}: its mask allows no action", "allow at least one valid action")
-        return np.asarray(np.where(offered, scores, -np.inf).argmax(axis=1), np.int32)
 
-    def save(self, folder: str | Path) -> Path:
-        """Write card and weights; the same network gives the same bytes."""
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        tensors = {**tensors_of({ACTS: self.layers}), _VECTORS: np.ascontiguousarray(self.vectors)}
-        weights = need("safetensors.numpy", "train").save(tensors)
-        card = msgspec.structs.replace(self.card, weights_hash=_hash(weights))
-        text = msgspec.json.format(msgspec.json.encode(card, order="sorted"), indent=1)
-        (target / WEIGHTS).write_bytes(weights)
-        (target / CARD).write_bytes(text + b"\n")
-        return target
+class SideTensors(NamedTuple):
+    """The same in training. `places` tells for each policy of the manifest its row of `policies`, whose last is of zeros and stands for
+    those that nobody knows; `inputs` is what the trained policy is told, and `names` are its policies'."""
 
+    inputs: SideInputs
+    names: tuple[str, ...]
+    vectors: torch.Tensor
+    policies: torch.Tensor
+    places: torch.Tensor
 
-def load_text_q(folder: str | Path) -> TextQ:
-    """The network in this folder, its hash and shapes checked."""
-    card_file, weights_file = Path(folder) / CARD, Path(folder) / WEIGHTS
-    try:
-        card = msgspec.json.decode(card_file.read_bytes(), type=TextCard)
-        weights = weights_file.read_bytes()
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(str(card_file), f"no network over texts: {error}", remedy="train again") from error
-    if card.schema_version != TEXT_Q_VERSION:
-        raise Mismatch(f"{card_file}: schema version", TEXT_Q_VERSION, card.schema_version, "train again")
-    if _hash(weights) != card.weights_hash:
-        raise Mismatch(f"{weights_file}: hash", card.weights_hash, _hash(weights), "train again")
-    tensors = need("safetensors.numpy", "train").load(weights)
-    vectors = tensors.pop(_VECTORS)
-    layers = parts_of(tensors)[ACTS]
-    check_layers(layers, card.observation_size + vectors.shape[1], 1, f"{weights_file}: ")
-    if not len(vectors) == len(card.actions) == len(card.texts):
-        raise Mismatch(f"{weights_file}: vectors", len(card.actions), len(vectors), "train again")
-    return TextQ(card, layers, vectors)
+    @classmethod
+    def of(cls, shard: Shard, config: TrainConfig, device: str) -> SideTensors:
+        """Those of a dataset. Raises UsageError where it has no vectors, or too few policies to tell apart."""
+        import torch
 
+        from logforge.policy_vectors import policy_vectors
 
-def train_text_q(
-    shard: Shard, texts: Sequence[str], vectors: NDArray[Any], config: TrainConfig | None = None
-) -> TextQ:
-    """CQL over the texts of the actions, by the first seed of `config`, on one thread of the CPU.
+        known, names = shard.manifest.behaviour_policies, tuple[str, ...]()
+        places, policies = np.full(len(known) + 1, -1), np.zeros((1, 0), np.float32)
+        if config.policy_conditioned:
+            told, policies = policy_vectors(shard)
+            places[list(told)], names = np.arange(len(told)), tuple(known[place] for place in told)
+        inputs = SideInputs(shard.action_vectors, policies)
+        unknown = np.zeros((1, policies.shape[1]), np.float32)
+        tensors = (inputs.vectors, np.concatenate([policies, unknown]), places)
+        return cls(inputs, names, *(torch.from_numpy(item).to(device) for item in tensors))
 
-    `texts` and `vectors` [A, K] are those of the manifest's actions (action_text.py). Of `config` the seed, updates or passes, batch
-    size, learning rate, annealing, α, target rate, hidden layers and clipping count.
-    """
-    import torch
+    @property
+    def conditioned(self) -> bool:
+        """Whether the network tells policies apart."""
+        return bool(self.policies.shape[1])
 
-    from logforge.experience import Replay
-    from logforge.networks import make_network, member_layers
-    from logforge.ope import one_thread
-    from logforge.torch_training import rules_of
+    def scores(self, network: Network, observations: torch.Tensor, policies: torch.Tensor) -> torch.Tensor:
+        """[members, rows, actions] of observations [members, rows, D] and the policies [members, rows] that decided there, by their
+        places in the manifest; −1 is unknown."""
+        return self._scores(network, observations, self.policies[self.places[policies]])
 
-    manifest, acts = shard.manifest, np.ascontiguousarray(vectors, np.float32)
-    if acts.ndim != 2 or not len(acts) == len(texts) == shard.action_size:
-        found = [len(texts), *acts.shape]
-        raise Mismatch("texts and vectors of actions", shard.action_size, found, "give one per action")
-    chosen = (config or TrainConfig()).sized(shard.size)
-    rules, size = rules_of(chosen, shard), shard.observation_size
-    with one_thread():
-        generator = torch.Generator().manual_seed(chosen.seed)
-        made = make_network((size + acts.shape[1], *chosen.hidden, 1), [generator])
-        online = [part.requires_grad_() for part in made]
-        followed = [part.detach().clone() for part in online]
-        optimiser = torch.optim.Adam(online, lr=chosen.learning_rate)
-        batches = Replay(shard, manifest.vocabulary.invalid).batches((chosen.seed,), chosen.batch_size)
-        about = torch.from_numpy(acts)
-        for update in range(chosen.updates):
-            if chosen.anneal:
-                for group in optimiser.param_groups:
-                    group["lr"] = chosen.learning_rate * (1 - update / chosen.updates)
-            loss = _loss(online, followed, next(batches), about, rules)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            with torch.no_grad():
-                torch._foreach_lerp_(followed, [part.detach() for part in online], chosen.target_rate)
-        layers = tuple(Layer(*layer) for layer in member_layers(online, 0))
-    card = TextCard(
-        actions=manifest.actions,
-        texts=tuple(texts),
-        observation_size=size,
-        gamma=manifest.gamma,
-        dataset=manifest.dataset,
-        dataset_hash=manifest.hash,
-    )
-    return TextQ(card, layers, acts)
+    def best(self, network: Network, observations: torch.Tensor) -> torch.Tensor:
+        """The same, the largest over policies, of observations [rows, D] that all members share."""
+        import torch
+
+        members, rows = len(network[0]), len(observations)
+        given = observations.expand(members, *observations.shape)
+        found = [
+            self._scores(network, given, vector.expand(members, rows, -1))
+            for vector in self.policies[: len(self.inputs.policies)]
+        ]
+        return torch.stack(found).amax(dim=0)
+
+    def _scores(self, network: Network, observations: torch.Tensor, policies: torch.Tensor) -> torch.Tensor:
+        """The first layer is applied to states, actions and policies apart, and the sum is that of all side by side."""
+        import torch
+
+        from logforge.networks import forward
+
+        weight, bias, size = network[0], network[1], observations.shape[2]
+        of_state, of_action, of_policy = weight.split((size, *self._columns), dim=1)
+        seen = torch.baddbmm(bias, observations, of_state) + policies @ of_policy
+        both = torch.relu(seen[:, :, None] + (self.vectors @ of_action)[:, None])
+        members, rows, actions, hidden = both.shape
+        found = forward(network[2:], both.reshape(members, rows * actions, hidden))
+        return found.reshape(members, rows, actions)
+
+    @property
+    def _columns(self) -> tuple[int, int]:
+        return self.vectors.shape[1], self.policies.shape[1]
 
 
-def _loss(
-    online: Network, followed: Network, batch: Drawn, about: torch.Tensor, rules: Rules
-) -> torch.Tensor:
-    """Huber error against double DQN's target, and α times how far the log-sum-exp of what was on offer lies above what was done."""
-    import torch
-    from torch.nn.functional import huber_loss
+def check_texts(config: TrainConfig, shard: Shard) -> None:
+    """Refuse, before anything is trained, a dataset without vectors of its actions, or too few policies (UsageError)."""
+    from logforge.policy_vectors import deciders
 
-    from logforge.learners import masked
-
-    scores = _scores(online, batch.observations[0], about)
-    taken = scores.gather(1, batch.actions[0][:, None])[:, 0]
-    with torch.no_grad():
-        later = batch.next_observations[0]
-        choice = masked(_scores(online, later, about), batch.next_allowed[0]).argmax(dim=1)
-        value = _scores(followed, later, about).gather(1, choice[:, None])[:, 0]
-        goal = (batch.rewards[0] + rules.gamma * batch.goes_on[0] * value).clamp(*rules.span)
-    gap = masked(scores, batch.known[0]).logsumexp(dim=1) - taken
-    error = huber_loss(taken, goal, reduction="none")
-    return (batch.weights[0] * (error + rules.alpha * gap)).mean()
+    if config.algo == "text_q":
+        check_vectors(shard.action_vectors, shard.action_vectors.shape[1])
+    if config.policy_conditioned:
+        deciders(shard)
 
 
-def _scores(network: Network, observations: torch.Tensor, about: torch.Tensor) -> torch.Tensor:
-    """[rows, actions]: the first layer is applied to states and vectors apart, and their sum is that of both side by side."""
-    import torch
-
-    from logforge.networks import forward
-
-    weight, bias, size = network[0][0], network[1][0], observations.shape[1]
-    seen, acts = observations @ weight[:size] + bias, about @ weight[size:]
-    both = torch.relu(seen[:, None] + acts[None]).reshape(1, -1, weight.shape[1])
-    return forward(network[2:], both).reshape(len(observations), len(about))
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+def check_vectors(vectors: NDArray[Any], columns: int) -> FloatArray:
+    """Vectors [actions, columns] of actions as floats. Raises Mismatch for others."""
+    found = np.asarray(vectors, np.float32)
+    if found.ndim != 2 or found.shape[1] != columns or not np.isfinite(found).all():
+        what = list(found.shape) if found.shape[1:] != (columns,) else "NaN or infinity"
+        remedy = "encode the actions' texts with the policy's own StateServer"
+        raise Mismatch("vectors of actions", f"[actions, {columns}] finite numbers", what, remedy)
+    return found

@@ -15,6 +15,7 @@ from logforge.ope import Span, one_thread
 from logforge.policy import Golden, PolicyBundle, PolicyCard
 from logforge.shards import Shard
 from logforge.template_head import TemplateHead
+from logforge.text_q import SideTensors
 from logforge.train_config import BEHAVIOUR_PENALTY, TWO_HEADS, Point, TrainConfig, epoch_of, golden_rows
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def points(
     sizes = (shard.observation_size, *config.hidden, shard.action_size)
     with one_thread():
         replay = Replay(shard, shard.manifest.vocabulary.invalid, place)
-        rules = rules_of(config, shard)
+        rules = rules_of(config, shard, made)
         head = None
         if config.heads == TWO_HEADS:
             head = TemplateHead.of(shard.manifest, config.seeds, config.hidden[-1], device=place)
@@ -58,9 +59,10 @@ def points(
                 return
 
 
-def rules_of(config: TrainConfig, shard: Shard) -> Rules:
+def rules_of(config: TrainConfig, shard: Shard, learner: Learner) -> Rules:
     """What a learner is told besides its data."""
     span = reach(config, shard) if config.clip_targets else Span(-np.inf, np.inf)
+    texts = learner.networks[learner.acts] == "text"
     return Rules(
         shard.manifest.gamma,
         span,
@@ -69,6 +71,7 @@ def rules_of(config: TrainConfig, shard: Shard) -> Rules:
         config.expectile,
         config.beta,
         BEHAVIOUR_PENALTY,
+        SideTensors.of(shard, config, device()) if texts else None,
     )
 
 
@@ -104,6 +107,7 @@ def bundle_of(
     observations = golden_rows(shard)
     golden = Golden(observations.tolist(), fit.scores(observations, member).tolist())
     behaviour = fit.layers(learner.behaviour, member) if learner.behaviour else ()
+    side = fit.rules.side
     card = PolicyCard.of(
         shard.manifest,
         algo=name,
@@ -111,6 +115,8 @@ def bundle_of(
         golden=golden,
         threshold=config.threshold if behaviour else 0.0,
         two_heads=fit.head is not None,
+        policies=() if side is None else side.names,
     )
     extras = {} if fit.head is None else {TEMPLATE: fit.head.layers(member)}
-    return PolicyBundle(card, fit.layers(learner.acts, member), behaviour, extras)
+    inputs = None if side is None else side.inputs
+    return PolicyBundle(card, fit.layers(learner.acts, member), behaviour, extras, side=inputs)

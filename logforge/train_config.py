@@ -9,20 +9,29 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.learners import LEARNERS
 from logforge.policy import PolicyBundle
 from logforge.schemas.errors import UnknownName, UsageError
 from logforge.shards import Shard
 
 Backend = Literal["torch", "d3rlpy"]
 BACKENDS: Final[tuple[str, ...]] = get_args(Backend)
-ALGORITHMS: Final = {"torch": ("cql", "dqn", "bcq", "iql", "bc"), "d3rlpy": ("cql", "dqn", "bcq", "bc")}
-"""What each backend can train."""
 BEHAVIOUR_PENALTY: Final = 0.01
 """On large logits of cloning. Without it a clone of few episodes grows sure of what it learnt by heart (validation
 log-likelihood −5.0 against −2.4 on 27 tau-bench episodes, action match the same); d3rlpy's default of 0.5 evens all chances
 out."""
 ONE_HEAD, TWO_HEADS = "tool", "tool+template"
 _GOLDEN_ROWS = 5
+_TEXTS = "text_q"
+
+
+def algorithms(backend: str) -> tuple[str, ...]:
+    """What a backend can train."""
+    if backend == "d3rlpy":
+        from logforge import d3rlpy_training
+
+        return tuple(d3rlpy_training.LEARNERS)
+    return tuple(LEARNERS)
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,8 @@ class TrainConfig:
     `heads` adds a second output over argument templates (template_head.py, torch alone). `warm_start` is a run or a policy of
     one to go on from, `ewc` and `kl` hold to it, and `replay` is an earlier dataset of which `replay_share` of each batch is
     drawn (continual.py, torch alone).
+
+    `policy_conditioned` gives the network over texts a vector of the policy that decided (policy_vectors.py).
     """
 
     algo: str = "cql"
@@ -68,13 +79,14 @@ class TrainConfig:
     kl: float = 0.0
     replay: str | None = None
     replay_share: float = 0.2
+    policy_conditioned: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
         if self.backend not in BACKENDS:
             raise UnknownName("backend", self.backend, BACKENDS)
-        if self.algo not in ALGORITHMS[self.backend]:
-            raise UnknownName(f"algorithm of the backend {self.backend}", self.algo, ALGORITHMS[self.backend])
+        if self.algo not in (known := algorithms(self.backend)):
+            raise UnknownName(f"algorithm of the backend {self.backend}", self.algo, known)
         wrong = {
             "updates": self.updates < 1,
             "passes": not 0 <= self.passes < np.inf,
@@ -99,6 +111,7 @@ class TrainConfig:
             remedy = "give a number above 0 and below 1" if name in _SHARES else "give a positive number"
             raise UsageError(f"{name} = {getattr(self, name)} cannot be", remedy)
         self._check_going_on()
+        self._check_texts()
 
     def _check_going_on(self) -> None:
         if self.heads not in (ONE_HEAD, TWO_HEADS):
@@ -112,6 +125,16 @@ class TrainConfig:
         for name in (name for name, given in asked.items() if given and self.backend != "torch"):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"the backend {self.backend} has no {option}", "leave out --backend")
+
+    def _check_texts(self) -> None:
+        """A network over texts has one output, and first-layer columns that no other policy has."""
+        if self.algo != _TEXTS and self.policy_conditioned:
+            raise UsageError(f"{self.algo} knows no policies' vectors", f"give --algo {_TEXTS}")
+        asked = {"warm-start": self.warm_start is not None, "heads": self.heads != ONE_HEAD}
+        asked["replay"] = self.policy_conditioned and self.replay is not None
+        for name in (name for name, given in asked.items() if given and self.algo == _TEXTS):
+            what = "conditioned on policies has" if name == "replay" else "has"
+            raise UsageError(f"{_TEXTS} {what} no --{name}", f"leave out --{name}, or give another --algo")
 
     @property
     def seeds(self) -> tuple[int, ...]:

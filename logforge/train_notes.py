@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from logforge.arrays import SplitArrays
+from logforge.learners import CONSERVATIVE
+from logforge.monitors import one_outcome
 from logforge.observed_mdp import clone_share, observed
 from logforge.ope import Span
+from logforge.returns import unusual
 from logforge.schemas.manifest import Manifest
 from logforge.shards import Shard
 from logforge.train_config import TrainConfig
 
+SMALL_TRAIN: Final = 500
+"""Below about this many train episodes no gain over cloning was measured (docs/design.md, §9)."""
+RANDOM_START: Final = 0.1
+"""Target networks that hold more than this share of their random start have not had the updates to learn what follows."""
 RISKY: Final = 0.1
 """Share of decisions that CQL at rest gets wrong, from which on it is said."""
 
@@ -26,16 +34,53 @@ def notes(
     trained: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[str]:
     """Remarks on the settings, the data and the outcome, in whole sentences."""
-    if config.algo == "cql":
+    if config.algo in CONSERVATIVE:
         yield from _alpha(config.alpha, shard.manifest.return_range)
         yield from clone_risks(config.alpha, shard)
-        yield from _q(trained["cql"], span)
+        yield from _q(trained[config.algo], span)
+    if told := unusual("gamma", shard.manifest.gamma):
+        yield told
+    if config.algo != "bc":
+        yield from filter(None, (few_updates(config), few_episodes(shard)))
+    if fit := trained[config.algo].get("policy_fit"):
+        yield _policies(**fit)
     if config.backend == "d3rlpy":
         yield from _d3rlpy(shard)
     elif not config.clip_targets:
         yield "targets were not clipped: watch max Q"
+    if held is not None and "soft_opc" in trained[config.algo] and (why := one_outcome(held)):
+        yield f"soft_opc is unknown: {why}"
     if held is None:
         yield "there is no validation split, so no validation metrics: only losses can raise an alarm"
+
+
+def few_episodes(train: SplitArrays) -> str:
+    """That the log is too small for a gain over cloning; empty where it is not."""
+    count = int((~train.augmented).sum())
+    if count >= SMALL_TRAIN:
+        return ""
+    return f"{count} train episodes: below about {SMALL_TRAIN} no gain over cloning was measured"
+
+
+def few_updates(config: TrainConfig) -> str:
+    """That a run was too short to learn what follows a step; empty where it was not, where nothing is learnt of that (cloning), and
+    where nothing began at random (warm start)."""
+    kept = (1 - config.target_rate) ** config.updates
+    if config.algo == "bc" or config.backend != "torch" or config.warm_start or kept <= RANDOM_START:
+        return ""
+    return (
+        f"{config.updates:,} updates are few: the target networks (--target-rate {config.target_rate:g}) still hold {kept:.0%} of their "
+        f"random start, so Q knows little of what follows a step ({TrainConfig().updates:,} is the preset)"
+    )
+
+
+def fresh_starts(origin: str | None, started: Mapping[str, str | None]) -> Iterator[str]:
+    """Beside a warm start from `origin`: the policies that began afresh, or with an earlier policy of another name."""
+    for name, earlier in started.items():
+        if earlier is None:
+            yield f"{name} began afresh: there is no such policy in {origin}"
+        elif Path(earlier).name != name:
+            yield f"{name} began with {earlier}: the earlier run has no policy of its seed"
 
 
 def fitting_alpha(seen: tuple[float, float] | None) -> float | None:
@@ -85,6 +130,17 @@ def _q(facts: Mapping[str, Any], span: Span) -> Iterator[str]:
     highest = facts.get("validation_max_q")
     if highest is not None and highest > span.high:
         yield f"max Q {highest:.3g} is above {span.high:.3g}, the most that a return can be (good runs show this too)"
+
+
+def _policies(decisions: int, own: float, others: float) -> str:
+    """What the vectors of policies are worth."""
+    found = (
+        f"Q goes with the returns of {decisions:,} validation decisions by r = {own:.2f} under the vector of the policy that decided, "
+        f"and by {others:.2f} under those of others"
+    )
+    return (
+        found if own > others else f"{found}: the vectors tell nothing here, leave out --policy-conditioned"
+    )
 
 
 def _d3rlpy(shard: Shard) -> Iterator[str]:

@@ -21,25 +21,32 @@ from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from logforge.alarms import Alarm, Kept, Limits, Watch
 from logforge.arrays import SplitArrays
 from logforge.atomic import refuse_foreign, replaced_folder
-from logforge.continual import check_start, reach
+from logforge.continual import check_start, reach, started_from
 from logforge.experience import succeeded
 from logforge.fisher import with_fisher
+from logforge.habits import Habits
+from logforge.kept_value import kept_values
+from logforge.learners import CONSERVATIVE
 from logforge.monitors import Behaviour, Measured, Monitor
+from logforge.ope import Estimate
 from logforge.optional import import_d3rlpy, need
 from logforge.policy import served_files
+from logforge.policy_vectors import policy_fit
 from logforge.presets import preset as named
 from logforge.progress import Tick
 from logforge.rescoring import like, rescored
 from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
 from logforge.shards import Shard, load_shards
 from logforge.tabulate import table
+from logforge.text_q import check_texts
 from logforge.train_config import Point, TrainConfig
-from logforge.train_notes import notes
+from logforge.train_notes import fresh_starts, notes
 
 RUN_FILE, METRICS_FILE = "train.json", "metrics.jsonl"
 RUN_VERSION: Final = 3
@@ -49,8 +56,11 @@ _PACKAGES = ("d3rlpy", "logforge", "numpy", "safetensors", "torch")
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What a run made. `policies` holds each policy's data and the metrics of the checkpoint that was kept, `left_out` the
-    reason for each absent one, `stopped` the alarm that ended the training of a policy, `warnings` those that did not."""
+    """What a run made. `policies` holds each policy's data, the metrics of the checkpoint that was kept and what a first member's is
+    worth (`fqe`, see kept_value.py), `left_out` the reason for each absent one, `stopped` the alarm that ended the training of a
+    policy, `warnings` those that did not.
+    `possible_returns` is the range that Q was held against, `started_from` what each policy began with beside a warm start (None:
+    afresh)."""
 
     run: str
     dataset: dict[str, str]
@@ -62,11 +72,18 @@ class TrainReport:
     notes: tuple[str, ...]
     packages: dict[str, str]
     seconds: float
+    possible_returns: tuple[float, float]
+    started_from: dict[str, str | None]
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON data; it is also what `train.json` holds."""
         lists = {"notes": list(self.notes), "warnings": list(self.warnings)}
         return {"schema_version": RUN_VERSION, **asdict(self), **lists}
+
+    @property
+    def fresh(self) -> tuple[str, ...]:
+        """What began otherwise than with its own earlier policy, beside a warm start."""
+        return tuple(fresh_starts(self.config["warm_start"], self.started_from))
 
     @property
     def alarm(self) -> str:
@@ -89,10 +106,14 @@ class TrainReport:
             "ood",
             "max Q",
             "improvement",
+            "FQE",
         )
         numbers = ("validation_match", "clone_share", "ood_share", "validation_max_q", "improvement")
         keys = ("update", "episodes", "transitions", *numbers)
-        rows = [(name, *(facts.get(key) for key in keys)) for name, facts in self.policies.items()]
+        rows = [
+            (name, *(facts.get(key) for key in keys), facts.get("fqe", {}).get("value"))
+            for name, facts in self.policies.items()
+        ]
         lines = [
             f"trained on {self.dataset['name']} ({self.dataset['hash'][:12]}) in {self.seconds:.0f} s: {self.run}",
             "",
@@ -101,7 +122,7 @@ class TrainReport:
         lines += [self.alarm] if self.alarm else []
         lines += [f"warning: {found['policy']}: {found['what']}" for found in self.warnings]
         lines += [f"left out: {name}: {reason}" for name, reason in self.left_out.items()]
-        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"note: {note}" for note in (*self.fresh, *self.notes)]
         return "\n".join(lines).rstrip()
 
 
@@ -131,10 +152,13 @@ def train(
     config = config.sized(shard.size)
     shard = rescored(shard, config.gamma, config.step_cost)
     check_start(config, shard.manifest)
+    check_texts(config, shard)
     job = _Job(config, shard, _validation(Path(dataset_path), shard, config), progress)
     with replaced_folder(target) as fresh:
         trained = {name: facts for part in job.parts for name, facts in job.fit(part, backend).items()}
         job.save(fresh)
+        for name, value in job.values().items():
+            trained[name]["fqe"] = value._asdict()
         report = TrainReport(
             run=str(target),
             dataset=_origin(shard),
@@ -146,6 +170,8 @@ def train(
             notes=tuple(notes(config, shard, job.validation, job.span, trained)),
             packages={name: found for name in _PACKAGES if (found := _version(name))},
             seconds=round(time.monotonic() - started, 1),
+            possible_returns=(job.span.low, job.span.high),
+            started_from=job.started,
         )
         (fresh / METRICS_FILE).write_text(
             "".join(json.dumps(_plain(row)) + "\n" for row in job.metrics), "utf-8"
@@ -197,6 +223,7 @@ class _Job:
         self.behaviour: dict[int, Behaviour] = {}
         self.left_out: dict[str, str] = {}
         self.stopped: dict[str, dict[str, Any]] = {}
+        self.started: dict[str, str | None] = {}
         self.warnings: list[Alarm] = []
         self.metrics: list[dict[str, Any]] = []
         self.made: dict[str, Point] = {}
@@ -210,10 +237,14 @@ class _Job:
 
     def fit(self, part: str, backend: ModuleType) -> dict[str, dict[str, Any]]:
         """Train all members of one policy, keep their bundles and return the facts of each."""
-        alpha = self.config.alpha if part == "cql" else 0.0
+        alpha = self.config.alpha if part in CONSERVATIVE else 0.0
         data, clipped = self.parts[part], self.config.clips
         limits = Limits.of(self.span, alpha, data.returns, data.actions, clipped=clipped)
         watches = {seed: Watch(self._name(part, seed), limits) for seed in self.config.seeds}
+        if self.config.warm_start is not None:
+            began: list[str | None] = [str(one) for one in started_from(self.config, part)]
+            began = began or [None] * len(watches)
+            self.started |= {watch.policy: one for watch, one in zip(watches.values(), began, strict=True)}
         halted: set[int] = set()
         for point in self._shown(part, backend, halted):
             watch = watches[point.seed]
@@ -251,9 +282,20 @@ class _Job:
         self.warnings += watch.warnings()
         facts = {"episodes": shard.episode_count, "transitions": shard.size, **kept.row}
         facts["best_update"] = best.row["update"]
+        if self.validation is not None and (fit := policy_fit(kept.point.bundle, self.validation)):
+            facts["policy_fit"] = fit._asdict()
         if self.monitor is not None and best.gains is not None and kept.gains is not None:
             facts["lost"], facts["lost_se"] = self.monitor.mean(best.gains - kept.gains)
         return facts
+
+    def values(self) -> dict[str, Estimate]:
+        """What the first member's policies are worth on validation."""
+        manifest = self.parts[BC].manifest
+        first = {name: point.bundle for name, point in self.made.items() if point.seed == self.config.seed}
+        return kept_values(
+            first, self.parts[BC], self.validation, gamma=manifest.gamma, seen=manifest.return_range,
+            updates=self.config.updates,
+        )  # fmt: skip
 
     def save(self, folder: Path) -> None:
         """Write the bundles. Each tells by the clone of its own seed what the behaviour does, where it has no such part itself."""
@@ -261,7 +303,9 @@ class _Job:
         clones = {seed: self.made[self._name(BC, seed)].bundle.layers for seed in self.config.seeds}
         for name, point in self.made.items():
             behaviour = point.bundle.behaviour or clones[point.seed]
-            replace(point.bundle, behaviour=behaviour, files=files).save(folder / name)
+            policy = replace(point.bundle, behaviour=behaviour, files=files)
+            habits = Habits.of(policy, self.parts[BC])
+            replace(policy, card=structs.replace(policy.card, habits=habits)).save(folder / name)
 
     def _name(self, part: str, seed: int) -> str:
         return part if seed == self.config.seed else f"{part}-{seed}"

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import made_tasks as tasks
+from logforge import continual
+from logforge.cli import main
+from logforge.continual import reach
+from logforge.diagnosis import diagnose
 from logforge.experience import Mixed, Replay
 from logforge.policy import load_policy
+from logforge.policy_about import about
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 from logforge.shards import load_shards
+from logforge.symptom import Patient
+from logforge.train_config import TrainConfig
 from logforge.training import train
 
 torch = pytest.importorskip("torch")
@@ -146,6 +155,57 @@ def test_members_go_on_from_their_own_seed(home):
     for name in ("bc", "bc-1", "bc-2"):
         pair = (load_policy(home / run / name).layers[0].weight for run in ("three", "on"))
         assert np.allclose(*pair, atol=1e-7)
+
+
+def test_what_began_afresh_beside_a_warm_start_is_said(home):
+    """A learner's clones and a member's seed that the earlier run lacks: in the record, on stderr, and by `doctor` and `policy show`."""
+    train(home / "first", out=home / "partly", algo="bc", updates=2, epochs=1)
+    shutil.rmtree(home / "partly" / "bc_success")
+    words = [
+        "train",
+        str(home / "second"),
+        "--out",
+        str(home / "onward"),
+        "--warm-start",
+        str(home / "partly"),
+    ]
+    words += ["--algo", "bc", "--members", "2", "--updates", "2", "--epochs", "1"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    told = (
+        f"bc_success began afresh: there is no such policy in {home / 'partly'}",
+        f"bc-1 began with {home / 'partly' / 'bc'}: the earlier run has no policy of its seed",
+    )
+    assert all(line in result.stderr for line in told)
+    assert "bc began" not in result.stderr
+    record = json.loads((home / "onward" / "train.json").read_text())["started_from"]
+    earlier = str(home / "partly" / "bc")
+    assert record == {"bc": earlier, "bc-1": earlier, "bc_success": None, "bc_success-1": None}
+    assert set(told) <= set(diagnose(home / "onward").notes)
+    assert about(home / "onward" / "bc_success").began_with.startswith("fresh weights")
+    assert about(home / "onward" / "bc-1").began_with == earlier
+    assert about(home / "run" / "bc").began_with is None
+
+
+def test_the_doctor_holds_q_against_the_range_that_training_did(home):
+    gone_on(home, "held", replay=str(home / "first"), updates=2)
+    run = json.loads((home / "held" / "train.json").read_text())
+    config = TrainConfig(**run["config"])
+    assert run["possible_returns"] == list(reach(config, load_shards(home / "second")))
+    patient = Patient(run, config, load_shards(home / "second"))
+    wide = Patient({**run, "possible_returns": [-50.0, 1.0]}, config, patient.train)
+    assert wide.limits.low == -101.0
+    assert patient.limits.low > -10
+    unbounded = Patient({**run, "possible_returns": [-50.0, None]}, config, patient.train)
+    assert unbounded.limits.high == np.inf
+
+
+def test_the_earlier_dataset_is_read_once_in_a_run(home, monkeypatch):
+    asked = []
+    monkeypatch.setattr(continual, "load_shards", lambda *a: asked.append(a) or load_shards(*a))
+    continual._earlier_data.cache_clear()
+    gone_on(home, "once", replay=str(home / "first"), updates=2)
+    assert asked == [(str(home / "first"), "train")]
 
 
 def test_what_cannot_be_gone_on_from_is_refused(home, tmp_path):

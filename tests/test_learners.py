@@ -13,6 +13,7 @@ from logforge.learners import LEARNERS, Fit, Rules
 from logforge.networks import forward
 from logforge.ope import Span, one_thread, possible_returns
 from logforge.shard_rows import StoredRows
+from logforge.text_q import SideInputs, SideTensors
 from made_chain import ALLOWED, CELLS, FORWARD, GAMMA, OFFLINE, VOCABULARY
 
 torch = pytest.importorskip("torch")
@@ -22,9 +23,18 @@ RULES = Rules(GAMMA, SPAN)
 SIZES = (CELLS, 16, VOCABULARY.size)
 
 
+def told(name, rules=RULES, device="cpu"):
+    """The rules; for a network over texts with a vector of its own for every action."""
+    if name != "text_q":
+        return rules
+    inputs = SideInputs(np.eye(VOCABULARY.size, dtype=np.float32), np.zeros((1, 0), np.float32))
+    parts = (torch.eye(VOCABULARY.size), torch.zeros(2, 0), torch.tensor([-1]))
+    return replace(rules, side=SideTensors(inputs, (), *(part.to(device) for part in parts)))
+
+
 def fitted(name, arrays, seeds=(0,), updates=5, rules=RULES, rate=0.005):
     replay = Replay(arrays, VOCABULARY.invalid)
-    fit = Fit(LEARNERS[name], rules, seeds, SIZES, 1e-2, rate)
+    fit = Fit(LEARNERS[name], told(name, rules), seeds, SIZES, 1e-2, rate)
     losses = []
     with one_thread():
         for _, batch in zip(range(updates), replay.batches(seeds, 32), strict=False):
@@ -56,7 +66,8 @@ def test_what_was_not_on_offer_takes_no_part(name):
     arrays = chain.walk(20, 0.5)
     replay = Replay(arrays, VOCABULARY.invalid)
     batch = next(replay.batches((0,), 64))
-    fit = Fit(LEARNERS[name], replace(RULES, penalty=0.0), (0,), SIZES, 1e-2, 0.005)
+    fit = Fit(LEARNERS[name], told(name, replace(RULES, penalty=0.0)), (0,), SIZES, 1e-2, 0.005)
+    absent = [OFFLINE, VOCABULARY.invalid]
     before = {
         key: value.item()
         for key, value in LEARNERS[name].losses(fit.online, fit.target, batch, fit.rules).items()
@@ -65,7 +76,9 @@ def test_what_was_not_on_offer_takes_no_part(name):
         for networks in (fit.online, fit.target):
             for network in networks.values():
                 if network[-1].shape[-1] == VOCABULARY.size:
-                    network[-1][:, :, [OFFLINE, VOCABULARY.invalid]] += 1000.0
+                    network[-1][:, :, absent] += 1000.0
+                if name == "text_q":
+                    network[0][:, [CELLS + place for place in absent]] += 1000.0
     after = LEARNERS[name].losses(fit.online, fit.target, batch, replace(fit.rules, penalty=0.0))
     assert {key: value.item() for key, value in after.items()} == pytest.approx(before)
     assert OFFLINE not in ALLOWED
@@ -146,11 +159,12 @@ def test_weights_of_samples_count():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here: the same code runs on it")
-def test_a_gpu_learns_what_the_cpu_does():
+@pytest.mark.parametrize("name", ["cql", "text_q"])
+def test_a_gpu_learns_what_the_cpu_does(name):
     arrays, seeds = chain.walk(20, 0.5), (0, 1)
     found = []
     for device in ("cpu", "cuda"):
-        fit = Fit(LEARNERS["cql"], RULES, seeds, SIZES, 1e-2, 0.005, device)
+        fit = Fit(LEARNERS[name], told(name, device=device), seeds, SIZES, 1e-2, 0.005, device)
         batches = Replay(arrays, VOCABULARY.invalid, device).batches(seeds, 32)
         for _, batch in zip(range(20), batches, strict=False):
             fit.update(batch)
@@ -171,7 +185,7 @@ def test_the_target_follows_softly():
 def test_bcq_lets_only_likely_actions_compete():
     """Forward is taken one time in fifty; where a tenth of the likeliest is asked for, its value is no part of a target."""
     arrays = chain.walk(200, 0.02, limit=200)
-    span = possible_returns(arrays.rewards, arrays.terminals, GAMMA)
+    span = possible_returns(arrays.rewards, arrays.terminals, arrays.timeouts, GAMMA)
     narrow, _ = fitted("bcq", arrays, updates=400, rate=0.05, rules=Rules(GAMMA, span, threshold=0.5))
     wide, _ = fitted("bcq", arrays, updates=400, rate=0.05, rules=Rules(GAMMA, span, threshold=1e-6))
     idle = [a for a in ALLOWED if a != FORWARD]
@@ -179,13 +193,12 @@ def test_bcq_lets_only_likely_actions_compete():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cql", "dqn", "bcq", "iql"])
+@pytest.mark.parametrize("name", ["cql", "dqn", "bcq", "iql", "text_q"])
 def test_five_members_go_forward_where_the_log_did_so_one_time_in_four(name):
     arrays = chain.walk(200, 0.25)
-    span = possible_returns(
-        arrays.rewards, arrays.terminals, GAMMA, (float(arrays.returns.min()), float(arrays.returns.max()))
-    )
-    rules = Rules(GAMMA, span, threshold=0.1)
+    seen = (float(arrays.returns.min()), float(arrays.returns.max()))
+    span = possible_returns(arrays.rewards, arrays.terminals, arrays.timeouts, GAMMA, seen)
+    rules = told(name, Rules(GAMMA, span, threshold=0.1))
     seeds = (0, 1, 2, 3, 4)
     fit = Fit(LEARNERS[name], rules, seeds, (CELLS, 64, 64, VOCABULARY.size), 1e-3, 0.005)
     with one_thread():
@@ -196,3 +209,16 @@ def test_five_members_go_forward_where_the_log_did_so_one_time_in_four(name):
     for member in seeds:
         choices = np.array(ALLOWED)[scores(fit, member)[:5, ALLOWED].argmax(axis=1)]
         assert (choices == FORWARD).all()
+
+
+def test_a_batch_says_who_decided_and_what_the_same_one_did_next():
+    arrays = chain.walk(4, 0.5)
+    deciders = np.repeat(np.arange(4), np.diff(arrays.episode_offsets)).astype(np.int32)
+    deciders[arrays.episode_offsets[1] - 1] = 9  # somebody takes over for the first episode's last step
+    replay = Replay(with_more(arrays, behaviour_policies=deciders), VOCABULARY.invalid)
+    batch = replay.batch(torch.arange(arrays.size)[None])
+    expected = np.append(arrays.actions[1:], -1)
+    expected[arrays.episode_offsets[1:] - 1] = -1
+    expected[arrays.episode_offsets[1] - 2] = -1
+    assert batch.next_actions[0].tolist() == expected.tolist()
+    assert batch.policies[0].tolist() == deciders.tolist()

@@ -19,6 +19,7 @@ from logforge.policy import load_policy
 from logforge.policy_onnx import TOLERANCE, export_onnx, onnx_bytes
 from logforge.schemas.errors import Mismatch
 from logforge.shards import load_shards
+from logforge.text_q import SideInputs
 from logforge.training import train
 from made_arrays import DIM, VOCABULARY
 from test_policy import made, with_templates
@@ -38,7 +39,16 @@ def whole(seed):
     return with_templates(replace(policy, card=msgspec.structs.replace(policy.card, threshold=0.2)))
 
 
-POLICIES = {"plain": made("q"), "clone": made(seed=3), "whole": whole(5)}
+def over_texts(seed):
+    """A policy whose network sees the vectors of actions, and of three policies."""
+    rng, policy = np.random.default_rng(seed), made("q", seed)
+    sizes = ((8, DIM + 3 + 2), (6, 8), (1, 6))
+    layers = [Layer(*(rng.normal(size=s).astype(np.float32) / 3 for s in (size, size[:1]))) for size in sizes]
+    side = SideInputs(*(rng.normal(size=s).astype(np.float32) for s in ((A, 3), (3, 2))))
+    return replace(policy, layers=tuple(layers), behaviour=policy.layers, side=side)
+
+
+POLICIES = {"plain": made("q"), "clone": made(seed=3), "whole": whole(5), "texts": over_texts(7)}
 SESSIONS = {name: session(policy) for name, policy in POLICIES.items()}
 
 
@@ -91,7 +101,7 @@ def run(tmp_path_factory):
 
 
 def test_a_trained_policy_on_its_validation_states(run):
-    """The issue's bound: |ΔQ| < 1e-4 on golden rows and on validation states."""
+    """The target's bound: |ΔQ| < 1e-4 on golden rows and on validation states."""
     report = export_onnx(run / "run" / "cql", run / "q.onnx")
     assert report.golden_rows > 0
     assert report.worst < 1e-4

@@ -17,7 +17,10 @@ from logforge.actions import ActionSpace, seen_in
 from logforge.build import BuildConfig, build_dataset
 from logforge.connectors.builder import Call, EpisodeBuilder
 from logforge.events import Answered, Decided, events_of
+from logforge.hygiene import Hygiene
 from logforge.ingestion import ingest
+from logforge.live_hygiene import Heard
+from logforge.redaction import Redaction
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UnknownName, UsageError
 from logforge.schemas.transition import DRAWN_SPLITS
@@ -230,6 +233,48 @@ def test_tools_stay_on_offer_until_others_are() -> None:
         session(format="another").state()
 
 
+def with_aliases() -> StateBuilder:
+    """A dataset in which `pay` and `find` are one tool, `find`, and `book` is rare."""
+    row = (FORMAT, None, [(tool, "tool", True) for tool in ("book", "find")])
+    aliases = {"pay": "find"}
+    return StateBuilder(
+        StateConfig(), ActionSpace.build([row], aliases=aliases, others=lambda _: {"book": 1}), 8
+    )
+
+
+@given(episodes())
+@settings(max_examples=50, deadline=None)
+def test_a_renamed_tool_goes_by_its_name_of_today_as_in_the_build(episode: Episode) -> None:
+    assert replayed(session(with_aliases()), episode) == with_aliases().symbols(episode)
+
+
+def test_a_call_under_an_earlier_name_is_one_of_the_tool_of_today() -> None:
+    live, today = session(with_aliases()), session(with_aliases())
+    for old, name in (("pay", "find"), ("find", "find"), ("pay", "find")):
+        live.result(live.call(old, {"n": 1}), "none")
+        today.result(today.call(name, {"n": 1}), "none")
+    assert live.state() == today.state()
+    assert (live.latest, live.repeats, live.times("pay", {"n": 1})) == ("find", 3, 3)
+    assert (live.times("pay", {"n": 2}), live.times("book", {"n": 1})) == (0, 0)
+    assert (live.dangers, today.dangers) == (
+        {0: "pay", 2: "pay"},
+        {},
+    )  # by the name in the log, as ingest has it
+
+
+@pytest.mark.parametrize("tools", [None, ["pay", "book"], ["find", "book", "unheard of"]])
+def test_what_is_on_offer_goes_by_any_name_and_the_rare_by_their_own(tools: list[str] | None) -> None:
+    live = session(with_aliases(), tools=tools)
+    assert live.on_offer() == ("<other>", "clarify", "find", "respond")
+    assert all(map(live.offers, ("find", "pay", "book", "respond", "clarify")))
+    assert not any(map(live.offers, ("<other>", "<invalid>", "cancel", "tool:respond")))
+    assert live.offers("unheard of") == ("unheard of" in (tools or ()))
+    live.offer(["pay"])
+    assert (live.offers("find"), live.offers("book")) == (True, False)
+    with pytest.raises(UsageError, match="which tools"):
+        session(format=None).offers("find")
+
+
 def test_secrets_and_hidden_characters_are_taken_out_as_ingest_does(tmp_path) -> None:
     texts = ["my password=hunter2000xx", "hunter2000xx, I said\u202e", "ok"]
     log = tmp_path / "log.jsonl"
@@ -253,7 +298,7 @@ def builder_of(episode: Episode) -> StateBuilder:
 
 
 def told_plainly(text: str) -> Session:
-    live = session(redacts=False)
+    live = session(hygiene=Hygiene(Redaction(secrets=False)))
     live.message("user", text)
     return live
 
@@ -328,7 +373,9 @@ def operations(run: Callable[[], None]) -> int:
 
 
 def test_an_event_costs_the_same_at_the_hundredth_and_at_the_ten_thousandth(monkeypatch) -> None:
-    monkeypatch.setattr("logforge.live_hygiene.LiveHygiene._cleaned", lambda self, text, as_json: text)
+    monkeypatch.setattr(
+        "logforge.live_hygiene.LiveHygiene._cleaned", lambda self, text, heard, as_json: Heard(text)
+    )
     live, cost, size = session(), {}, {}
     for number in range(10_001):
         if number in (100, 1000, 10_000):
