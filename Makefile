@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 TREE := .tree/logforge
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -49,10 +49,17 @@ bench: $(STAMP)  ## speed and memory, as ratios against a reference in the same 
 closed-loop: $(STAMP)  ## simulate, learn and play, ten fresh seeds; writes docs/benchmarks/closed-loop.md
 	$(BIN)/python -m benchmarks.closed_loop
 
+# One alone: the command that its page names. Each takes 5 to 20 minutes.
+benchmark-pages: $(STAMP)  ## measure and write the long pages again: divergence, held-out, forgetting, credit (about an hour)
+	$(BIN)/python -m benchmarks.divergence
+	$(BIN)/python -m benchmarks.held_out
+	$(BIN)/python -m benchmarks.forgetting
+	$(BIN)/python -m benchmarks.credit_methods
+
 docs: $(STAMP)  ## write the generated pages again (docs/cli.md, docs/tables.md)
 	$(BIN)/python docs/generate.py
 
 format: $(STAMP)  ## let ruff format and mend
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-.PHONY: help setup demo test lint types bench closed-loop docs format
+.PHONY: help setup demo test lint types bench closed-loop benchmark-pages docs format

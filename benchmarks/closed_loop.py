@@ -23,6 +23,8 @@ import numpy as np
 from benchmarks.measure import write_page
 
 EPISODES, UPDATES, PLAYED = 2_000, 2_000, 1_000
+REWORDED = 300
+"""Played of each policy that reads text, in wordings that no log has."""
 GAMMA, ALPHA = 0.99, 0.3
 """Of sparse rewards of ±1 at the end."""
 FIRST_SEED = 1_000
@@ -46,15 +48,17 @@ terms:
 
 
 class Played(NamedTuple):
-    """One seed: the share of successes of each policy, CQL's difference to the clones with its 95 % interval (paired), and
-    how often its restarts had looked first."""
+    """One seed: the share of successes of each policy, CQL's difference to the clones with its 95 % interval (paired), how often
+    CQL's and cloning's restarts had looked first, and, of those that read text, the share of successes of the first episodes in the log's
+    wordings and in ones that no log has."""
 
     world: str
     mix: str
     seed: int
     success: dict[str, float]
     against: dict[str, tuple[float, float, float]]
-    checked: float
+    checked: dict[str, float]
+    reworded: dict[str, tuple[float, float]]
 
 
 def from_features(world: str, mix: str, seed: int) -> Played:
@@ -115,10 +119,10 @@ def from_logs(world: str, mix: str, seed: int) -> Played:
         train(home / "default", out=home / "run", preset=PRESET, seed=seed)
         server = StateServer(home / "default")
         policies = {name: served(server, load_policy(home / "run" / name)) for name in LEARNT}
-        return _played(world, mix, seed, policies, made.successes / made.episodes)
+        return _played(world, mix, seed, policies, made.successes / made.episodes, REWORDED)
 
 
-def _played(world: str, mix: str, seed: int, policies: dict, logged: float) -> Played:
+def _played(world: str, mix: str, seed: int, policies: dict, logged: float, reworded: int = 0) -> Played:
     from logforge.envs.evaluating import checked_restarts, evaluate_policy
 
     found = {name: evaluate_policy(world, policy, PLAYED, 10_000 + seed) for name, policy in policies.items()}
@@ -128,9 +132,17 @@ def _played(world: str, mix: str, seed: int, policies: dict, logged: float) -> P
         world,
         mix,
         seed,
-        {"log": logged} | {name: one.success.mean for name, one in found.items()},
-        {name: tuple(cql.minus(found[name])) for name in ("bc", "bc_success")},
-        checked_restarts(cql.rollout).mean if world == "it-ops" else float("nan"),
+        {"log": logged} | {name: one.success.value for name, one in found.items()},
+        {name: cql.minus(found[name])[:3] for name in ("bc", "bc_success")},
+        {name: checked_restarts(found[name].rollout).value for name in ("cql", "bc") if world == "it-ops"},
+        {
+            name: (
+                float(found[name].successes[:reworded].mean()),
+                evaluate_policy(world, policy, reworded, 10_000 + seed, held_out=True).success.value,
+            )
+            for name, policy in policies.items()
+            if reworded
+        },
     )
 
 
@@ -183,7 +195,7 @@ def _compared(found: list):
         shares = [
             100 * np.mean([cql[how][s].success["cql"] for s in seeds]) for how in (from_features, from_logs)
         ]
-        looked = [cql[from_logs][s].checked for s in seeds]
+        looked = [cql[from_logs][s].checked["cql"] for s in seeds]
         yield ""
         yield (
             f"Raw logs against structured features, it-ops, {len(seeds)} seeds: CQL {shares[1]:.1f} against {shares[0]:.1f} "
@@ -195,21 +207,52 @@ def _compared(found: list):
 def _part(title: str, rows: list[Played]):
     names = ("log", "rule", "bc", "bc_success", "cql")
     yield from ("", f"## {title}", "")
-    yield "| seed | log | rule | bc | bc on successes | CQL | CQL − bc | CQL − bc on successes | looks before a restart |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield (
+        "| seed | log | rule | bc | bc on successes | CQL | CQL − bc | CQL − bc on successes | looks before a restart: CQL | bc |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for one in rows:
         cells = [f"{100 * one.success[name]:.1f}" for name in names]
         gaps = ["{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * x for x in one.against[n])) for n in one.against]
-        looked = "—" if np.isnan(one.checked) else f"{one.checked:.2f}"
-        yield f"| {one.seed} | {' | '.join(cells + gaps)} | {looked} |"
+        looked = [_share(one.checked.get(name, np.nan)) for name in ("cql", "bc")]
+        yield f"| {one.seed} | {' | '.join(cells + gaps + looked)} |"
     mean = {name: 100 * np.mean([one.success[name] for one in rows]) for name in names}
     gaps = [100 * one.against["bc"][0] for one in rows]
-    yield f"| mean | {' | '.join(f'{mean[name]:.1f}' for name in names)} | {np.mean(gaps):+.1f} | {mean['cql'] - mean['bc_success']:+.1f} | |"
+    yield f"| mean | {' | '.join(f'{mean[name]:.1f}' for name in names)} | {np.mean(gaps):+.1f} | {mean['cql'] - mean['bc_success']:+.1f} | {' | '.join(_looked(rows))} |"
     yield ""
     yield (
         f"CQL beats cloning by 15 points or more in {sum(gap >= 15 for gap in gaps)} of {len(gaps)} seeds, by 12 or more in "
         f"{sum(gap >= 12 for gap in gaps)}, and is more than 2 points below it in {sum(gap < -2 for gap in gaps)}. "
         + _verdict(mean)
+    )
+    yield from _reworded(rows)
+
+
+def _looked(rows: list[Played]) -> list[str]:
+    """The mean over seeds in which anything was restarted."""
+    every = [[one.checked.get(name, np.nan) for one in rows] for name in ("cql", "bc")]
+    return [_share(np.nan if np.isnan(shares).all() else np.nanmean(shares)) for shares in every]
+
+
+def _share(value: float) -> str:
+    return "—" if np.isnan(value) else f"{value:.2f}"
+
+
+def _reworded(rows: list[Played]):
+    """What wordings that no log has cost those that read text."""
+    if not all(one.reworded for one in rows):
+        return
+    names = {"bc": "bc", "bc_success": "bc on successes", "cql": "CQL"}
+    told = []
+    for name, called in names.items():
+        known, new = 100 * np.array([one.reworded[name] for one in rows]).T
+        told.append(
+            f"{called} {new.mean():.1f} ({(new - known).mean():+.1f}, {(new - known).min():+.1f} to {(new - known).max():+.1f})"
+        )
+    yield ""
+    yield (
+        f"In wordings that no log has, the first {REWORDED:,} episodes of each seed; in brackets against the same episodes in the log's "
+        f"wordings, mean and range over seeds: {'; '.join(told)}."
     )
 
 

@@ -53,7 +53,7 @@ class Sizes(NamedTuple):
 
     episodes: tuple[int, ...] = (125, 250, 500, 1_000)
     held: int = 500
-    updates: int = 800
+    updates: int = 1_600
     played: int = 1_000
     members: int = 5
 
@@ -271,7 +271,7 @@ def _played(world: str, policy: Policy, seed: int, sizes: Sizes) -> tuple[float,
     from logforge.envs.evaluating import evaluate_policy
 
     found = evaluate_policy(world, policy, sizes.played, 10_000 + seed)
-    return found.success.mean, found.mean_steps
+    return found.success.value, found.mean_steps
 
 
 def over_logs(values: Sequence[float]) -> tuple[float, float, float]:

@@ -122,7 +122,7 @@ def _success(bundle: Path) -> float:
         scores = policy.scores(features.astype(np.float32))[:, :-1]  # the last is <invalid>
         return np.eye(scores.shape[1])[scores.argmax(axis=1)]
 
-    return float(evaluate_policy(WORLD, on_features(chances), PLAYED, 10_000).success.mean)
+    return float(evaluate_policy(WORLD, on_features(chances), PLAYED, 10_000).success.value)
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from logforge.cli_conflicts import conflict_options, conflicts
 from logforge.cli_credit import credit
 from logforge.cli_credit_agreement import credit_agreement
 from logforge.cli_diff import diff
+from logforge.cli_evaluate import evaluate
 from logforge.cli_export import export
 from logforge.cli_forget import forget
 from logforge.cli_gates import given_gates, stop_options
@@ -135,6 +136,9 @@ def init(folder: str, as_json: bool) -> None:
 @click.option("--format", "format_name", help="Read every file as this format instead of detecting it.")
 @click.option("--mapping", type=click.Path(), help="A YAML mapping that describes a shape of your own.")
 @click.option(
+    "--name", help="What the source is called that `-` (standard input) reads. Default: by its bytes."
+)
+@click.option(
     "--workers", type=click.IntRange(1), help="Reading processes. Default: one per core for large inputs."
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 when anything was quarantined.")
@@ -146,6 +150,25 @@ def init(folder: str, as_json: bool) -> None:
     default=True,
     show_default=True,
     help="Take secrets out of all text before it is stored.",
+)
+@click.option(
+    "--pii",
+    "--redact-pii",
+    multiple=True,
+    metavar="KIND",
+    help="Take personal data out too: email, phone, card, iban, ip, ssn or all; may be given again.",
+)
+@click.option(
+    "--allow-secret",
+    multiple=True,
+    metavar="PATTERN",
+    help="A known sample key that stays, as AKIA*EXAMPLE, or its SHA-256; may be given again.",
+)
+@click.option(
+    "--flag-with",
+    multiple=True,
+    metavar="MODULE:FUNCTION",
+    help="A function of yours that flags messages, by toxicity say. It is run.",
 )
 @click.option(
     "--danger",
@@ -170,10 +193,14 @@ def ingest(
     store: str,
     format_name: str | None,
     mapping: str | None,
+    name: str | None,
     workers: int | None,
     strict: bool,
     strict_arguments: bool,
     redact: bool,
+    pii: tuple[str, ...],
+    allow_secret: tuple[str, ...],
+    flag_with: tuple[str, ...],
     danger: tuple[str, ...],
     dry_run: bool,
     max_unpacked: str,
@@ -184,24 +211,28 @@ def ingest(
     wait: float,
     as_json: bool,
 ) -> None:
-    """Read agent logs and demonstrations into the store. A second run changes nothing.
+    """Read agent logs and demonstrations into the store; `-` is standard input. A second run changes nothing.
 
     \b
     Example: logforge ingest ./logs
+             zcat today.jsonl.gz | logforge ingest -
     """
     from logforge.containers import Limits, bytes_of
     from logforge.dry_run import dry_run as plan
     from logforge.ingestion import ingest as run
     from logforge.ingestion import read_options
+    from logforge.piped import apart
     from logforge.progress import bar
     from logforge.store import open_store
     from logforge.watching import until_told
     from logforge.watching import watch as follow
 
+    apart(paths, name)
     limits = Limits(bytes_of(max_unpacked), max_ratio, record=bytes_of(max_record))
-    options = read_options(paths, format_name, mapping, strict_arguments, limits, redact, danger)
+    hygiene = (redact, danger, pii, allow_secret, flag_with)
+    options = read_options(paths, format_name, mapping, strict_arguments, limits, *hygiene)
     if dry_run:
-        planned = plan(paths, Path(store), options)
+        planned = plan(paths, Path(store), options, name)
         _print(planned, as_json)
         sys.exit(planned.exit_code(strict))
     given: dict[str, Any] = {
@@ -209,6 +240,9 @@ def ingest(
         "mapping": mapping,
         "strict_arguments": strict_arguments,
         "redact": redact,
+        "pii": pii,
+        "allow_secret": allow_secret,
+        "flag_with": flag_with,
         "danger": danger,
         "limits": limits,
         "workers": workers or os.cpu_count() or 1,
@@ -219,7 +253,7 @@ def ingest(
                 _print(item, as_json)
         return
     with open_store(store, wait=wait, waiting=say) as opened, bar("ingest") as tick:
-        report = run(opened, paths, **given, progress=tick)
+        report = run(opened, paths, name=name, **given, progress=tick)
     _print(report, as_json)
     sys.exit(report.exit_code(strict))
 
@@ -252,6 +286,7 @@ main.add_command(credit)
 main.add_command(credit_agreement)
 main.add_command(diff)
 main.add_command(doctor)
+main.add_command(evaluate)
 main.add_command(export)
 main.add_command(forget)
 main.add_command(policy)
@@ -337,7 +372,7 @@ def build_dataset(
     Example: logforge build-dataset --reward reward.yaml
     """
     from logforge.build import BuildConfig, build_dataset, earlier_vocabulary
-    from logforge.earlier_dataset import earlier_reduction
+    from logforge.earlier_dataset import earlier_arguments, earlier_reduction
     from logforge.progress import bar
     from logforge.store import open_store
 
@@ -355,6 +390,7 @@ def build_dataset(
             out=out,
             config=config,
             vocabulary=earlier_vocabulary(vocabulary or like),
+            arguments=earlier_arguments(vocabulary or like),
             reduction=earlier_reduction(like, config.encoder),
             gates=gates,
             max_quarantine=max_quarantine,
@@ -379,26 +415,6 @@ def explain(episode: str, store: str, dataset: str | None, as_json: bool) -> Non
 
     with open_store(store, read_only=True) as opened:
         _print(run(opened, episode, dataset), as_json)
-
-
-@main.command()
-@click.argument("run", type=click.Path())
-@click.option("--dataset", type=click.Path(), help="The dataset. Default: the one the run was trained on.")
-@click.option("--split", default="test", show_default=True)
-@click.option("--seed", default=0, show_default=True)
-@JSON
-def evaluate(run: str, dataset: str | None, split: str, seed: int, as_json: bool) -> None:
-    """Estimate a run's policies on held-out episodes, beside the logged behaviour and cloning.
-
-    \b
-    Example: logforge evaluate runs/default
-    """
-    from logforge.evaluation import evaluate as estimate
-    from logforge.progress import bar
-
-    with bar("evaluate") as tick:
-        report = estimate(run, dataset_path=dataset, split=split, seed=seed, progress=tick)
-    _print(report, as_json)
 
 
 @main.command()

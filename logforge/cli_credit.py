@@ -35,6 +35,9 @@ from logforge.cli_options import JSON, STORE, show
 def credit(run: str, store: str, as_json: bool, **options: Any) -> None:
     """Say which steps the episodes of a split owe their outcome to. RUN is a folder that `train` made.
 
+    With each amount: its spread over the members of the fit of values, and its support, in how many of the nearest train decisions
+    the action was taken. With 0 it is unsupported.
+
     \b
     Example: logforge credit runs/default --method all --out credit.parquet
     """

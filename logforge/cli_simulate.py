@@ -32,7 +32,11 @@ from logforge.cli_options import JSON, show
     type=float,
     help="it-ops: chance that an unchecked restart costs the case; support: vague openings.",
 )
-@click.option("--kinds", type=int, help="How many kinds of problem occur. Default: all.")
+@click.option(
+    "--kinds",
+    type=int,
+    help="How many kinds of problem occur, the first ones: it-ops has 6, support 4. Default: all.",
+)
 @JSON
 def simulate(name: str, episodes: int, policy: str, seed: int, out: str, as_json: bool, **knobs: Any) -> None:
     """Write raw logs of a behaviour policy in a built-in simulator: it-ops or support-escalation.

@@ -1,12 +1,13 @@
-"""Which steps an episode owes its outcome to: values of a policy by FQE, and what the methods give every logged step.
+"""Which steps an episode owes its outcome to: values of a policy by FQE, and what the methods give every logged step, with how far
+each amount can be relied on (credit_evidence.py).
 
-`counterfactual`, Q(s, a) − Σ_b π(b|s) Q(s, b), explains best (docs/returns.md); none of them makes a better policy as a weight.
+`counterfactual`, Q(s, a) − Σ_b π(b|s) Q(s, b), explains best (docs/returns.md); as a weight none makes a better policy than cloning of successes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,15 +15,17 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 import xxhash
+from numpy.typing import NDArray
 
 from logforge import ope
-from logforge.arrays import SplitArrays
 from logforge.atomic import replaced_file
-from logforge.credit_methods import DEFAULT, METHODS, Evidence, Method, Values, methods_named
+from logforge.credit_evidence import spread_of, support_of
+from logforge.credit_methods import DEFAULT, METHODS, Credit, Evidence, Method, Values, methods_named
 from logforge.credit_table import keep_credit
-from logforge.policy import PolicyBundle, load_policy
+from logforge.fqe_fit import Decisions
+from logforge.policy import load_policy
 from logforge.progress import Tick
-from logforge.returns import Floats, time_discounts
+from logforge.returns import Floats, time_discounts, unusual
 from logforge.runs import read_run, run_data
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.shards import Shard
@@ -55,41 +58,36 @@ def fit_values(
     bundle = load_policy(folder / policy)
     bundle.check(held.manifest)
     gamma, seen = held.manifest.gamma, held.manifest.return_range
+    chances = bundle.probabilities(held.observations, held.masks).astype(np.float64)
+    rows, actions = held.observation_rows, held.actions
     fitted = ope.q_values(
         train,
         bundle.probabilities(train.observations, train.masks),
         held.observations,
         gamma=gamma,
-        span=ope.possible_returns(train.rewards, train.terminals, gamma, seen),
+        span=ope.possible_returns(train.rewards, train.terminals, train.timeouts, gamma, seen),
+        decisions=Decisions(chances, rows, actions),
         members=members,
         updates=updates,
         seed=seed,
         progress=progress,
     )
     settings = [bundle.card.weights_hash, members, updates, seed]
-    version = xxhash.xxh3_128_hexdigest(json.dumps(settings).encode())
-    return held, _values(held, bundle, policy, fitted, version)
-
-
-def _values(
-    held: SplitArrays, bundle: PolicyBundle, policy: str, fitted: ope.QValues, version: str
-) -> Values:
-    chances = bundle.probabilities(held.observations, held.masks).astype(np.float64)
-    rows, actions = held.observation_rows, held.actions
-    return Values(
+    return held, Values(
         policy,
         states=(chances * fitted.q).sum(axis=1),
         taken=fitted.q[rows, actions],
         ratios=chances[rows, actions] / held.propensities,
         unsettled=fitted.unsettled,
-        version=version,
+        version=xxhash.xxh3_128_hexdigest(json.dumps(settings).encode()),
+        members=fitted.members,
     )
 
 
 @dataclass(frozen=True)
 class CreditReport:
-    """The credit of a split's steps: `frame` has a row for each (episode_id, step, action, reward, success, locator) and a
-    column for each method, by its name."""
+    """The credit of a split's steps: `frame` has a row for each (episode_id, step, action, reward, success, locator), `support`,
+    whether it is `unsupported` (0), and for each method its credit, by its name (null: unknown), and NAME_spread."""
 
     frame: pl.DataFrame
     methods: tuple[str, ...]
@@ -124,28 +122,43 @@ class CreditReport:
             amounts = self.frame[name]
             sums = "yes" if METHODS[name].sums else "no"
             success, failure = (amounts.filter(self.frame["success"] == won).mean() for won in (True, False))
-            rows.append((name, sums, _number(amounts.std()), _number(success), _number(failure)))
-        return table(("method", "sums to the rewards", "spread", "mean, successes", "mean, failures"), rows)
+            apart = (amounts.std(), self.frame[f"{name}_spread"].mean())
+            widths = ("" if one is None else format(one, ".2g") for one in apart)
+            rows.append((name, sums, *widths, _number(success), _number(failure)))
+        header = (
+            "method",
+            "sums to the rewards",
+            "over steps",
+            "spread",
+            "mean, successes",
+            "mean, failures",
+        )
+        return table(header, rows)
 
     def _extremes(self, method: str) -> list[str]:
         lines: list[str] = []
-        ranked = self.frame.sort(method, "episode_id", "step", descending=[True, False, False])
+        known = self.frame.drop_nulls(method)
+        ranked = known.sort(method, "episode_id", "step", descending=[True, False, False])
         for title, rows in (
             ("most owed to", ranked.head(SHOWN)),
             ("most to blame", ranked.tail(SHOWN).reverse()),
         ):
-            shown = [
-                (
-                    f"{r[method]:+.3g}",
-                    r["action"],
-                    f"{r['episode_id'][:12]}:{r['step']}",
-                    r["success"],
-                    r["locator"],
-                )
-                for r in rows.to_dicts()
-            ]
-            lines += [table((title, "action", "step", "success", "where"), shown, limit=160), ""]
+            header = (title, "spread", "support", "action", "step", "success", "where")
+            lines += [table(header, [_cells(row, method) for row in rows.to_dicts()], limit=160), ""]
         return lines[:-1]
+
+
+def _cells(row: Mapping[str, Any], method: str) -> tuple[object, ...]:
+    spread, support = row[f"{method}_spread"], row["support"]
+    return (
+        f"{row[method]:+.3g}",
+        "" if spread is None else f"{spread:.2g}",
+        "0 unsupported" if row["unsupported"] else support,
+        row["action"],
+        f"{row['episode_id'][:12]}:{row['step']}",
+        row["success"],
+        row["locator"],
+    )
 
 
 def _number(value: Any) -> str:
@@ -172,31 +185,40 @@ def credit_of(
 
     `keep` writes it into the store's table `credit`, in place of what the same method gave with the same options; a store
     opened for reading keeps nothing. `per_seconds` discounts by the clock, γ^(Δt / per_seconds), in the methods that can.
-    `fit` are the options of `fit_values`. Raises UsageError for a method that cannot be had, and Mismatch when the store has
-    another build.
+    `fit` are the options of `fit_values`. Raises UsageError for a method that cannot be had (of `all` it is unknown, with the
+    reason), and Mismatch when the store has another build.
     """
     methods = methods_named(method)
-    if per_seconds is not None and (refused := [item.name for item in methods if not item.clock]):
+    if per_seconds is not None and (timeless := [item.name for item in methods if not item.clock]):
         clocked = ", ".join(name for name, item in METHODS.items() if item.clock)
         raise UsageError(
-            f"{refused[0]} cannot discount by the clock", f"leave out --per-seconds, or take one of {clocked}"
+            f"{timeless[0]} cannot discount by the clock",
+            f"leave out --per-seconds, or take one of {clocked}",
         )
-    values = None
-    if any(item.needs == "values" for item in methods):
-        _, values = fit_values(run, split, policy, dataset=dataset, progress=progress, **fit)
     shard, train = run_data(read_run(Path(run)), dataset, split)
+    values, refused = None, ""
+    if any(item.needs == "values" for item in methods):
+        refused = ope.refusal(train) if len(methods) > 1 else ""
+        if not refused:
+            _, values = fit_values(run, split, policy, dataset=dataset, progress=progress, **fit)
     steps = _steps(store, shard)
     discounts, notes = (None, []) if per_seconds is None else _clock(steps, shard, per_seconds)
     worked = steps["worked"].fill_null(False).to_numpy()
-    found = {
-        item.name: item.give(Evidence(shard, train, values, worked, discounts, n, lam)) for item in methods
-    }
+    evidence = Evidence(shard, train, values, worked, discounts, n, lam)
+    found = {item.name: _given(item, evidence, len(methods) == 1) for item in methods}
+    support = support_of(shard, train)
+    notes += (
+        [f"no values can be fitted, so the methods that need them give none: {refused}"] if refused else []
+    )
+    if any("lam" in item.options for item in methods) and (told := unusual("λ", lam)):
+        notes.append(told)
     notes += [
         *_warnings(shard, methods, values, steps),
         *(note for item in found.values() for note in item.notes),
+        *_unsupported(support),
     ]
-    amounts = {name: pl.Series(item.amounts) for name, item in found.items()}
-    frame = steps.drop("seconds", "worked").with_columns(**amounts)
+    spread = {item.name: spread_of(item, evidence) for item in methods}
+    frame = steps.drop("seconds", "worked").with_columns(_columns(found, spread, support))
     if out is not None:
         with replaced_file(Path(out)) as target:
             frame.write_parquet(target)
@@ -212,6 +234,43 @@ def credit_of(
         kept=kept,
         file=None if out is None else str(out),
     )
+
+
+def _given(item: Method, evidence: Evidence, alone: bool) -> Credit:
+    """A method's credit. Of several, one that cannot be had is unknown, and its note says why."""
+    unknown = np.full(evidence.shard.size, np.nan)
+    if item.needs == "values" and evidence.values is None:
+        return Credit(unknown)
+    try:
+        return item.give(evidence)
+    except UsageError as refused:
+        if alone:
+            raise
+        return Credit(unknown, (f"credit by {item.name} is unknown: {refused.message}",))
+
+
+def _columns(
+    found: Mapping[str, Credit], spread: Mapping[str, Floats], support: NDArray[np.int64]
+) -> Iterator[pl.Series]:
+    """What the frame has beside the steps."""
+    yield pl.Series("support", support, pl.Int32)
+    yield pl.Series("unsupported", support == 0)
+    for name, credit in found.items():
+        yield _known(credit.amounts).alias(name)
+        yield _known(spread[name]).alias(f"{name}_spread")
+
+
+def _known(amounts: Floats) -> pl.Series:
+    """Null where there is no number."""
+    return pl.Series(np.where(np.isfinite(amounts), amounts, np.nan)).fill_nan(None)
+
+
+def _unsupported(support: NDArray[np.int64]) -> Iterator[str]:
+    if lacking := int((support == 0).sum()):
+        yield (
+            f"{lacking:,} of {len(support):,} steps are unsupported: no similar train decision took that action, so nothing else that "
+            "was logged speaks for their credit"
+        )
 
 
 _STEPS = """

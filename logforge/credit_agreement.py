@@ -132,6 +132,9 @@ def credit_agreement(
     owners = np.array([groups[name] for name in scores])
     found, ranked = {}, np.zeros(len(truth), np.bool_)
     for name in report.methods:
+        if report.frame[name].null_count():
+            found[name] = Estimate(None, reason="its credit is unknown")
+            continue
         rhos = consistency([of[episode][name].to_numpy() for episode in scores], truth)
         ranked = ~np.isnan(rhos)
         found[name] = bootstrap_mean(rhos[ranked], owners[ranked], seed=options.get("seed", 0))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from logforge.arrays import SplitArrays
 from logforge.decomposition import Decomposition, decompose
+from logforge.fqe_fit import ByMember
 from logforge.returns import Floats, returns_to_go
 from logforge.schemas.errors import UnknownName
 from logforge.schemas.transition import PROPENSITY_KINDS
@@ -35,6 +36,14 @@ class Values:
     """Why the values are weak; empty when the fit has settled."""
     version: str = ""
     """Hash of the policy's weights and of the options of the fit."""
+    members: ByMember | None = None
+    """The same `states` and `taken` by each member of the fit."""
+
+    def each(self) -> Iterator[Values]:
+        """The values of each member of the fit; nothing where they are not known."""
+        if self.members is not None:
+            for states, taken in zip(*self.members, strict=True):
+                yield replace(self, states=states, taken=taken, members=None)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def keep_credit(
     frame: pl.DataFrame,
     methods: Iterable[tuple[Method, Values | None, Mapping[str, Any]]],
 ) -> bool:
-    """Write each method's column of `frame` (episode_id, step, a column for each method) into the store, all or nothing.
+    """Write each method's columns of `frame` (as in CreditReport) into the store, all or nothing.
 
     It takes the place of what the same method gave with the same options, and of all credit of an earlier build of the
     dataset. Returns whether it was kept: in a store opened for reading it is not.
@@ -41,9 +41,9 @@ def keep_credit(
             same = [manifest.dataset, manifest.hash, shard.split, method.name, policy, settings]
             store.con.execute(_SAME, same)
             about = dict(zip(_KEY, (pl.lit(value, pl.String) for value in same), strict=True))
-            store.insert(
-                "credit", frame.select("episode_id", "step", credit=method.name).with_columns(**about)
-            )
+            columns = {"credit": method.name, "spread": f"{method.name}_spread"}
+            rows = frame.select("episode_id", "step", "support", **columns)
+            store.insert("credit", rows.with_columns(**about))
     return True
 
 

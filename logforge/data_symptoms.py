@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.arrays import SplitArrays
-from logforge.evaluation import SMALL_TRAIN
 from logforge.schemas.manifest import Manifest
 from logforge.shards import Shard
 from logforge.symptom import Patient, Symptom
+from logforge.train_notes import SMALL_TRAIN
 
 if TYPE_CHECKING:
     from logforge.reward_rules import Finding

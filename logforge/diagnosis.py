@@ -21,10 +21,11 @@ from logforge.schemas.manifest import Manifest
 from logforge.symptom import Patient, Symptom
 from logforge.tabulate import plural
 from logforge.train_config import TrainConfig
+from logforge.train_notes import fresh_starts
 
 _ORDER = (
     "broken_bundle", "runs_away", "paid_loop", "early_exit", "no_outcomes", "few_successes", "few_episodes", "clone", "collapsed",
-    "unsupported", "alpha_scale", "too_many_updates",
+    "unsupported", "alpha_scale", "too_few_updates", "too_many_updates",
 )  # fmt: skip
 
 
@@ -35,6 +36,7 @@ class DoctorReport:
     run: str
     dataset: str
     findings: tuple[Symptom, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -44,7 +46,13 @@ class DoctorReport:
     def as_dict(self) -> dict[str, Any]:
         """As JSON data."""
         found = [asdict(item) for item in self.findings]
-        return {"run": self.run, "dataset": self.dataset, "healthy": not found, "findings": found}
+        return {
+            "run": self.run,
+            "dataset": self.dataset,
+            "healthy": not found,
+            "findings": found,
+            "notes": list(self.notes),
+        }
 
     def render(self) -> str:
         """For people."""
@@ -56,6 +64,7 @@ class DoctorReport:
                 f"   cause   {item.cause}",
                 f"   remedy  {item.remedy}",
             ]
+        lines += ["", *(f"note: {note}" for note in self.notes)] if self.notes else []
         lines += [
             "",
             f"{plural(len(self.findings), 'finding')}" if self.findings else "healthy: nothing found",
@@ -70,7 +79,8 @@ def diagnose(run_path: str | Path, *, dataset_path: str | Path | None = None) ->
     patient = _patient(run, dataset_path)
     found = [*_bundles(folder, run, patient.train.manifest), *run_symptoms(patient), *data_symptoms(patient)]
     found.sort(key=lambda item: _ORDER.index(item.rule))
-    return DoctorReport(str(run_path), run["dataset"]["name"], tuple(found))
+    fresh = fresh_starts(run["config"]["warm_start"], run.get("started_from", {}))
+    return DoctorReport(str(run_path), run["dataset"]["name"], tuple(found), tuple(fresh))
 
 
 def _patient(run: dict[str, Any], dataset_path: str | Path | None) -> Patient:

@@ -1,14 +1,15 @@
 """Evaluation of a run on held-out episodes: what each policy is worth by FQE, beside the log and beside cloning.
 
-The verdict is "no better than cloning" unless the 95 % interval of the paired difference to the better of the two clones
-lies above 0. What cannot be estimated is a dash with its reason. Where the dataset holds a task family out, all of it is said of that
-too (generalisation.py).
+All trained members of a learner are judged: each by some bootstrap members of its own, so that ten cost little more than one.
+The verdict is "no better than cloning" unless the 95 % interval of the paired difference to the better of the two clones,
+over trained members and episodes, lies above 0. Where the log has propensities, importance sampling judges the same policies
+(importance.py). What cannot be estimated is a dash with its reason. Where the dataset holds a task family out, all of it is
+said of that too (generalisation.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,8 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge import ope
-from logforge.curriculum import StageOutcome, stage_outcomes
-from logforge.generalisation import Generalisation, Side, bracketed, compare
+from logforge.alarms import COLLAPSED
+from logforge.curriculum import stage_outcomes
+from logforge.episode_metrics import metrics_of
+from logforge.evaluation_report import LOGGED, EvaluationReport, PolicyRow, Verdict
+from logforge.generalisation import Side, bracketed, compare
+from logforge.importance import ESTIMATED_CAP, importance
 from logforge.ope import Estimate, Fitted
 from logforge.policy import PolicyBundle, load_policy
 from logforge.progress import Tick
@@ -26,126 +31,22 @@ from logforge.schemas.errors import UsageError
 from logforge.schemas.transition import HELD_OUT
 from logforge.shards import Shard
 from logforge.support import Similar, Support, similar_actions
-from logforge.tabulate import table
+from logforge.train_config import TrainConfig
+from logforge.train_notes import few_episodes, few_updates
 from logforge.training import BC, BC_SUCCESS
 
 CLONES = (BC, BC_SUCCESS)
 FEW_EPISODES: Final = 30
-SMALL_TRAIN: Final = 500
-"""Below about this many train episodes no gain over cloning was measured (docs/design.md, §9)."""
 MIN_UPDATES: Final = 100
 """Of a round of FQE: with a handful the value stays where it started, and would look as if it had settled."""
 UNSUPPORTED: Final = 0.1
-COLLAPSED: Final = 0.9
+LEAST_RESAMPLES: Final = 3
+"""A trained member is judged by so many bootstrap members or more; all members of a learner share the number that is given."""
+LITTLE_OVERLAP: Final = 0.05
+"""In the simulators a policy with an effective sample of 55 of 2,000 episodes was overrated by 20 points."""
 
-
-class PolicyRow(NamedTuple):
-    """One policy on the held-out decisions. `like_bc` is the share of decisions on which it agrees with cloning."""
-
-    policy: str
-    value: Estimate
-    match: Estimate
-    like_bc: float | None = None
-    support: Support | None = None
-    favourite: tuple[str, float] | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The row as JSON data."""
-        return {
-            "policy": self.policy,
-            "value": self.value._asdict(),
-            "action_match": self.match._asdict(),
-            "like_bc": self.like_bc,
-            "never_logged": self.support.never_logged if self.support else None,
-            "no_similar_state": self.support.no_similar_state if self.support else None,
-            "favourite": list(self.favourite) if self.favourite else None,
-        }
-
-    def cells(self) -> tuple[str, ...]:
-        """The row as text."""
-        shares = (
-            self.like_bc,
-            *((self.support.never_logged, self.support.no_similar_state) if self.support else (None, None)),
-        )
-        return (
-            self.policy,
-            bracketed(self.value, "{:.2f}"),
-            bracketed(self.match, "{:.0%}"),
-            *("—" if share is None else f"{share:.0%}" for share in shares),
-        )
-
-
-class Verdict(NamedTuple):
-    """Is the learner better than cloning? None where that cannot be said."""
-
-    better: bool | None
-    text: str
-    against: str | None = None
-    difference: Estimate = Estimate(None)
-
-
-@dataclass(frozen=True)
-class EvaluationReport:
-    """What is known of a run's policies from held-out episodes."""
-
-    run: str
-    dataset: str
-    dataset_hash: str
-    split: str
-    episodes: int
-    complete: int
-    decisions: int
-    rows: tuple[PolicyRow, ...]
-    verdict: Verdict
-    caveats: tuple[str, ...]
-    settings: dict[str, Any]
-    stages: tuple[StageOutcome, ...] = ()
-    """The logged outcomes by stage, where the dataset has a curriculum."""
-    generalisation: Generalisation | None = None
-    """The same policies on the held-out task family, where the dataset has one."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as JSON data; what has no number is null, with its reason."""
-        verdict = {**self.verdict._asdict(), "difference": self.verdict.difference._asdict()}
-        plain = {
-            name: getattr(self, name)
-            for name in ("run", "dataset", "dataset_hash", "split", "episodes", "complete", "decisions")
-        }
-        return {
-            **plain,
-            "policies": [row.as_dict() for row in self.rows],
-            "verdict": verdict,
-            "caveats": list(self.caveats),
-            "settings": self.settings,
-            "stages": [stage._asdict() for stage in self.stages],
-            "generalisation": self.generalisation.as_dict() if self.generalisation else None,
-        }
-
-    def render(self) -> str:
-        """The report as text, up to 100 columns wide."""
-        size = f"{self.episodes} episodes ({self.complete} complete), {self.decisions} decisions"
-        header = ("policy", "value (95 %)", "action match (95 %)", "like bc", "never logged", "no similar")
-        lines = [f"{self.dataset} ({self.dataset_hash[:12]}), {self.split}: {size}", ""]
-        lines += [table(header, [row.cells() for row in self.rows]), ""]
-        for row in self.rows:
-            if row.value.reason:
-                lines += _wrapped(f"— value of {row.policy}: {row.value.reason}")
-            if row.match.reason and row.policy != LOGGED:
-                lines += _wrapped(f"— action match of {row.policy}: {row.match.reason}")
-        lines += _wrapped(f"verdict: {self.verdict.text}")
-        if self.generalisation:
-            *lines_of, told = self.generalisation.lines()
-            lines += ["", *lines_of, *_wrapped(told)]
-        for stage in self.stages:
-            success = "—" if stage.success is None else f"{stage.success:.0%}"
-            lines.append(
-                f"stage {stage.stage}: {stage.episodes} episodes, logged success {success} of {stage.known} known"
-            )
-        lines += [line for caveat in self.caveats for line in _wrapped(f"caveat: {caveat}")]
-        return "\n".join(lines)
-
-
-LOGGED = "logged"
+Members = Mapping[str, Mapping[str, PolicyBundle]]
+"""The trained members of each learner by name."""
 
 
 def evaluate(
@@ -162,17 +63,17 @@ def evaluate(
 
     Columns: `value` is the discounted return by FQE (for `logged`: the mean over complete episodes); `action match` the
     share of decisions on valid actions where the policy would have done what the log did; `like bc` the share where it
-    agrees with cloning; `never logged` and `no similar` the shares that logforge/support.py defines.
+    agrees with cloning; `never logged` and `no similar` the shares that logforge/support.py defines. Policies take their best
+    action. `members` are the bootstrap members of FQE that a learner's trained members share, `updates` those of a round: the
+    time it takes grows with both.
     """
     if members < 2 or updates < MIN_UPDATES:
         wrong = f"members = {members}, updates = {updates} cannot be"
         raise UsageError(wrong, f"give at least 2 and {MIN_UPDATES}")
     run = read_run(Path(run_path))
     held, train = run_data(run, dataset_path, split)
-    first = run["config"]["seed"]
-    names = [name for name, facts in run["policies"].items() if facts["seed"] == first]
-    policies = {name: load_policy(Path(run_path) / name) for name in names}
-    for policy in policies.values():
+    policies = _policies(Path(run_path), run)
+    for policy in (policy for trained in policies.values() for policy in trained.values()):
         policy.check(held.manifest)
     algo = run["config"]["algo"]
     found = _measure(policies, held, train, members, updates, seed, progress)
@@ -182,7 +83,7 @@ def evaluate(
         # other episodes: with the same seed their resamples would go along with those of `held` for no reason
         out_of_it = _measure(policies, other, train, members, updates, seed + 1, progress)
         family = compare(found.side(split), out_of_it.side(HELD_OUT), algo, BC)
-    rows = found.rows
+    rows = _weighed(found, ope.reachable(train, held, held.manifest.gamma, held.manifest.return_range), seed)
     return EvaluationReport(
         run=str(run_path),
         dataset=held.manifest.dataset,
@@ -192,12 +93,26 @@ def evaluate(
         complete=int(held.terminals.sum()),
         decisions=held.size,
         rows=rows,
-        verdict=_verdict(algo, found.fits, found.reason, held),
+        verdict=_verdict(algo, found),
         caveats=tuple(_caveats(run, held, train, rows, split)),
         settings={"members": members, "updates": updates, "seed": seed, "gamma": held.manifest.gamma},
+        log=metrics_of([held], held.manifest.actions),
         stages=stage_outcomes(held),
         generalisation=family,
     )
+
+
+def _policies(folder: Path, run: Mapping[str, Any]) -> dict[str, dict[str, PolicyBundle]]:
+    """Each learner's trained members by name, those of the first seed first."""
+    first, found = run["config"]["seed"], dict[str, dict[str, PolicyBundle]]()
+    for name, facts in sorted(run["policies"].items(), key=lambda item: item[1]["seed"]):
+        learner = name if facts["seed"] == first else name.removesuffix(f"-{facts['seed']}")
+        found.setdefault(learner, {})[name] = load_policy(folder / name)
+    return found
+
+
+Choices = Mapping[str, list[NDArray[np.int32]]]
+"""What the members of each learner choose at the observations."""
 
 
 class _Measured(NamedTuple):
@@ -207,6 +122,7 @@ class _Measured(NamedTuple):
     rows: tuple[PolicyRow, ...]
     fits: dict[str, Fitted]
     reason: str
+    choices: Choices
 
     def side(self, split: str) -> Side:
         values = {row.policy: row.value for row in self.rows}
@@ -215,7 +131,7 @@ class _Measured(NamedTuple):
 
 
 def _measure(
-    policies: Mapping[str, PolicyBundle],
+    policies: Members,
     held: Shard,
     train: Shard,
     members: int,
@@ -224,46 +140,101 @@ def _measure(
     progress: Tick | None,
 ) -> _Measured:
     """The rows of the policies on one split, the logged one first."""
-    choices = {name: policy.choose(held.observations, held.masks) for name, policy in policies.items()}
+    choices = {
+        learner: [policy.choose(held.observations, held.masks) for policy in trained.values()]
+        for learner, trained in policies.items()
+    }
     reason = ope.refusal(held)
-    fits = {} if reason else _fit_all(held, train, choices, members, updates, seed, progress)
+    span = ope.reachable(train, held, held.manifest.gamma, held.manifest.return_range)
+    fits = {} if reason else _fit_all(held, span, policies, choices, members, updates, seed, progress)
     similar = similar_actions(train, held) if held.size else None
-    rows = (_row(name, held, choices, fits.get(name), reason, similar, seed) for name in _in_order(policies))
-    return _Measured(held, (_logged_row(held, seed), *rows), fits, reason)
+    rows = []
+    for name in _in_order(policies):
+        row = _row(name, held, choices, similar, seed)
+        value, points = Estimate(None, reason=reason), {}
+        if name in fits:
+            value = ope.within(fits[name].estimate(), span)
+            means = map(float, fits[name].values.mean(axis=1))
+            several = len(policies[name]) > 1 and not fits[name].unsettled
+            points = dict(zip(policies[name], means, strict=True)) if several else {}
+        rows.append(row._replace(value=value, members=points))
+    return _Measured(held, (_logged_row(held, seed), *rows), fits, reason, choices)
 
 
 def _fit_all(
     held: Shard,
-    train: Shard,
-    choices: Mapping[str, NDArray[np.int32]],
+    span: ope.Span,
+    policies: Members,
+    choices: Choices,
     members: int,
     updates: int,
     seed: int,
     progress: Tick | None,
 ) -> dict[str, Fitted]:
-    """FQE of each policy; those that decide alike wherever it matters share one fit."""
-    rewards = np.concatenate([train.rewards, held.rewards])
-    terminals = np.concatenate([train.terminals, held.terminals])
-    span = ope.possible_returns(rewards, terminals, held.manifest.gamma, held.manifest.return_range)
+    """FQE of each learner's members; those that decide alike wherever it matters, on the same resamples, share one fit."""
     needed = ope.needed_rows(held)
-    fits: dict[str, Fitted] = {}
-    done: dict[bytes, Fitted] = {}
-    for place, (name, chosen) in enumerate(choices.items()):
-        tick = _shifted(progress, place, len(choices), name)
-        key = chosen[needed].tobytes()
+    asked = [(learner, place) for learner, trained in choices.items() for place in range(len(trained))]
+    fits: dict[str, list[Fitted]] = {learner: [] for learner in choices}
+    done: dict[tuple[int, int, bytes], Fitted] = {}
+    for number, (learner, place) in enumerate(asked):
+        chosen = choices[learner][place]
+        share = _share(members, len(choices[learner]))
+        key = place, share, chosen[needed].tobytes()
         if key not in done:
             done[key] = ope.fitted_q(
                 held,
                 chosen,
                 gamma=held.manifest.gamma,
                 span=span,
-                members=members,
+                members=share,
                 updates=updates,
-                seed=seed,
-                progress=tick,
+                seed=seed + place * 1_000_003,  # members of one place are paired between learners
+                progress=_shifted(progress, number, len(asked), list(policies[learner])[place]),
             )
-        fits[name] = done[key]
-    return fits
+        fits[learner].append(done[key])
+    return {learner: ope.joined(trained) for learner, trained in fits.items()}
+
+
+def _share(members: int, trained: int) -> int:
+    """How many bootstrap members judge each of so many trained ones."""
+    return members if trained == 1 else max(LEAST_RESAMPLES, -(-members // trained))
+
+
+def _weighed(found: _Measured, span: ope.Span, seed: int) -> tuple[PolicyRow, ...]:
+    """The rows with what importance sampling says of them."""
+    held, rows = found.held, []
+    for row in found.rows:
+        if row.policy in found.choices:
+            q, without_q = _q(found, row.policy)
+            judged = importance(
+                held,
+                [np.eye(held.action_size, dtype=np.float32)[chosen] for chosen in found.choices[row.policy]],
+                q,
+                gamma=held.manifest.gamma,
+                span=span,
+                seed=seed,
+                without_q=without_q,
+            )
+            row = row._replace(importance=judged)
+        rows.append(row)
+    return tuple(rows)
+
+
+def _q(found: _Measured, learner: str) -> tuple[ope.FloatArray | None, str]:
+    """Q for the doubly robust estimators, or why there is none.
+
+    An episode that every bootstrap member drew has a Q of 0, which leaves what it was paid as it is: more noise and no bias, but
+    for what follows a cut-off one, which Q alone tells of.
+    """
+    fit, held = found.fits.get(learner), found.held
+    if fit is None or fit.out_of_bag is None:
+        return None, found.reason
+    cut = ~held.terminals[held.episode_offsets[1:] - 1]
+    lacking = int((cut & (fit.out_of_bag.counts == 0)).sum())
+    if lacking:
+        told = f"no bootstrap member is without {lacking} of {int(cut.sum())} cut-off episodes, whose rest Q stands for"
+        return None, f"{told}: give more --fqe-members"
+    return fit.out_of_bag.q(held), ""
 
 
 def _shifted(progress: Tick | None, place: int, count: int, name: str) -> Tick | None:
@@ -281,46 +252,46 @@ def _logged_row(held: Shard, seed: int) -> PolicyRow:
     return PolicyRow(LOGGED, value, Estimate(None, reason="it is the log itself"))
 
 
-def _row(
-    name: str,
-    held: Shard,
-    choices: Mapping[str, NDArray[np.int32]],
-    fitted: Fitted | None,
-    reason: str,
-    similar: Similar | None,
-    seed: int,
-) -> PolicyRow:
-    value = fitted.estimate() if fitted else Estimate(None, reason=reason)
-    chosen = choices[name][held.observation_rows]
+def _row(name: str, held: Shard, choices: Choices, similar: Similar | None, seed: int) -> PolicyRow:
+    """What needs no fit, of a learner's members on average."""
+    chosen = np.stack([one[held.observation_rows] for one in choices[name]])
     known = ~np.isin(held.actions, held.manifest.vocabulary.unplayable)
-    agree = (chosen == held.actions)[known].astype(np.float64)
+    agree = (chosen == held.actions).mean(axis=0)[known]
     match = ope.bootstrap_mean(agree, held.groups[held.episode_index[known]], seed=seed)
+    unknown = Estimate(None)
     if similar is None:
-        return PolicyRow(name, value, match)
-    counts = np.bincount(chosen)
-    favourite = held.manifest.actions[int(counts.argmax())], float(counts.max() / held.size)
-    like_bc = float((chosen == choices[BC][held.observation_rows]).mean())
-    return PolicyRow(name, value, match, like_bc, similar.shares(chosen), favourite)
+        return PolicyRow(name, unknown, match)
+    counts = np.bincount(chosen.ravel())
+    favourite = held.manifest.actions[int(counts.argmax())], float(counts.max() / chosen.size)
+    clones = [one[held.observation_rows] for one in choices[BC]]
+    like_bc = float(np.mean([mine == clone for mine, clone in zip(chosen, clones, strict=True)]))
+    shares = np.mean([similar.shares(one) for one in chosen], axis=0)
+    return PolicyRow(name, unknown, match, like_bc, Support(*map(float, shares)), favourite)
 
 
-def _in_order(policies: Mapping[str, PolicyBundle]) -> list[str]:
+def _in_order(policies: Members) -> list[str]:
     """Clones first, the learner last."""
     return sorted(policies, key=lambda name: (name not in CLONES, name))
 
 
-def _verdict(algo: str, fits: Mapping[str, Fitted], reason: str, held: Shard) -> Verdict:
+def _verdict(algo: str, found: _Measured) -> Verdict:
+    """By the paired difference of values, whatever importance sampling says: it is told beside it."""
+    held, fits = found.held, found.fits
     size = f"n = {held.episode_count} episodes, {held.size} decisions"
     if algo in CLONES:
         return Verdict(None, f"the run holds cloning only, there is nothing to compare ({size})")
     unknown = [f"{name}: {fit.unsettled}" for name, fit in fits.items() if fit.unsettled]
-    if why := reason or "; ".join(unknown):
+    if why := found.reason or "; ".join(unknown):
         text = f"{algo} cannot be compared with cloning: {why} ({size})"
         return Verdict(None, text, difference=Estimate(None, reason=why))
     rival = max((name for name in CLONES if name in fits), key=lambda name: fits[name].values.mean())
-    difference = ope.interval(fits[algo].values - fits[rival].values)
+    gaps = fits[algo].values - fits[rival].values
+    difference = ope.interval(gaps)
     better = difference.low is not None and difference.low > 0
-    found = f"{bracketed(difference, '{:+.2f}')} against {rival}"
-    text = f"{algo} is {'better' if better else 'no better'} than cloning: {found} ({size})"
+    told = f"{bracketed(difference, '{:+.2f}')} against {rival}"
+    won = int((gaps.mean(axis=1) > 0).sum())
+    members = f", higher in {won} of {len(gaps)} members" if len(gaps) > 1 else ""
+    text = f"{algo} is {'better' if better else 'no better'} than cloning: {told}{members} ({size})"
     return Verdict(better, text, rival, difference)
 
 
@@ -336,9 +307,11 @@ def _caveats(
         yield f"few episodes: {held.episode_count}; intervals from fewer than {FEW_EPISODES} are themselves uncertain"
     cut = held.episode_count - int(held.terminals.sum())
     if cut:
-        yield f"{cut} of {held.episode_count} episodes are cut off: `{LOGGED}` leaves them out, FQE bootstraps through"
-    if train.episode_count < SMALL_TRAIN:
-        yield f"{train.episode_count} train episodes: below about {SMALL_TRAIN} no gain over cloning was measured"
+        how = f"`{LOGGED}` leaves them out, FQE bootstraps through"
+        if any(row.importance and row.importance.known for row in rows):
+            how += " (so do dr and wdr; is, wis, pdis and wpdis judge what was logged of them)"
+        yield f"{cut} of {held.episode_count} episodes are cut off: {how}"
+    yield from filter(None, (few_updates(TrainConfig(**run["config"])), few_episodes(train)))
     for name, reason in run.get("left_out", {}).items():
         yield f"{name} is missing: {reason}"
     for row in rows:
@@ -346,6 +319,14 @@ def _caveats(
 
 
 def _row_caveats(row: PolicyRow, held: Shard) -> Iterator[str]:
+    if row.importance and row.importance.cut:
+        many = f"{row.importance.cut:.0%} of {row.policy}'s weights"
+        yield f"{many} were cut to {ESTIMATED_CAP:g}, for propensities are estimated"
+    weighed = row.importance.estimates.values() if row.importance else ()
+    sizes = [one.ess for one in weighed if one.ess and one.estimate.value is not None]
+    if sizes and min(sizes) < LITTLE_OVERLAP * held.episode_count:
+        told = f"{row.policy} shares little with the log: an effective sample of {min(sizes):.0f} of {held.episode_count} episodes"
+        yield f"{told}; such policies are often overrated"
     if row.support and sum(row.support) > UNSUPPORTED:
         yield (
             f"{sum(row.support):.0%} of {row.policy}'s decisions are not supported by the log; "
@@ -355,9 +336,3 @@ def _row_caveats(row: PolicyRow, held: Shard) -> Iterator[str]:
     if row.favourite and row.favourite[1] > COLLAPSED > logged:
         action, share = row.favourite
         yield f"{row.policy} repeats one action, {action!r}, in {share:.0%} of its decisions"
-
-
-def _wrapped(text: str) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, 100, subsequent_indent="  ", break_long_words=True)

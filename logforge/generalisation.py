@@ -141,8 +141,10 @@ def _loses(row: FamilyRow) -> str:
 
 
 def bracketed(estimate: Estimate, shape: str) -> str:
-    """A number with its interval, a dash for none."""
+    """A number with its interval where it has one, a dash for none."""
     if estimate.value is None:
         return "—"
+    if estimate.low is None:
+        return shape.format(estimate.value)
     value, low, high = (shape.format(part) for part in estimate[:3])
     return f"{value} [{low}, {high}]"

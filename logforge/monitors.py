@@ -32,6 +32,7 @@ MEASURES: Final = {
     "validation_td_error": "mean squared one-step error of Q, in squared units of the return",
     "validation_mean_q": "mean over decisions of the chosen action's Q, in units of the return",
     "validation_max_q": "the largest of these",
+    "soft_opc": "mean Q of the logged actions in successful episodes − the same in all whose outcome is known (soft off-policy classification, Irpan et al. 2019); null unless some succeeded and some failed",
     "possible_low": "the least a return can be (ope.possible_returns)",
     "possible_high": "the most a return can be",
     "q_above": "share of decisions whose chosen Q is above what is possible",
@@ -148,7 +149,9 @@ class Monitor:
             numbers["over_clone"], numbers["over_clone_se"] = self.mean(gains - behaviour.gains)
         return Measured(numbers, gains)
 
-    def _values_of_q(self, scores: NDArray[np.float32], choices: NDArray[np.int32]) -> dict[str, float]:
+    def _values_of_q(
+        self, scores: NDArray[np.float32], choices: NDArray[np.int32]
+    ) -> dict[str, float | None]:
         held, rows = self.held, self.held.observation_rows
         best = scores[np.arange(len(scores)), choices]
         taken = scores[rows, held.actions]
@@ -158,12 +161,13 @@ class Monitor:
         offered[np.arange(held.size), held.actions] = True
         whole = held.terminals[held.episode_offsets[1:] - 1]
         starts = held.episode_offsets[:-1][whole]
-        numbers = {
+        numbers: dict[str, float | None] = {
             "validation_td_error": float(((taken - goal) ** 2).mean()),
             "validation_mean_q": float(best[rows].mean()),
             "validation_max_q": float(best[rows].max()),
             "possible_low": self.span.low,
             "possible_high": self.span.high,
+            "soft_opc": _soft_opc(held, taken),
             "q_above": float((best[rows] > self.span.high).mean()),
             "q_below": float((best[rows] < self.span.low).mean()),
             "conservative_gap": float(
@@ -187,10 +191,29 @@ class Monitor:
         }
 
 
+def one_outcome(held: SplitArrays) -> str:
+    """Why episodes cannot be told apart by their outcome; empty when they can."""
+    won, lost = int((held.success == 1).sum()), int((held.success == 0).sum())
+    if won and lost:
+        return ""
+    return f"of {held.episode_count} validation episodes {won} are known to have succeeded and {lost} to have failed"
+
+
+def _soft_opc(held: SplitArrays, taken: NDArray[Any]) -> float | None:
+    if one_outcome(held):
+        return None
+    outcome = held.success[held.episode_index]
+    return float(taken[outcome == 1].mean() - taken[outcome != -1].mean())
+
+
 def _thinned(held: SplitArrays) -> SplitArrays:
-    if held.size <= MOST_DECISIONS:
+    return thinned(held, MOST_DECISIONS / max(held.size, 1))
+
+
+def thinned(held: SplitArrays, share: float) -> SplitArrays:
+    """Evenly spaced episodes, this share of them; all where it is 1 or more."""
+    if share >= 1:
         return held
-    share = MOST_DECISIONS / held.size
     kept = np.diff(np.floor(np.arange(held.episode_count + 1) * share)) > 0
     return held.only(kept)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ from logforge.schemas.errors import UsageError
 
 Floats = npt.NDArray[np.float64]
 Offsets = npt.NDArray[np.int64]
+
+USUAL: Final = 0.9
+"""Discounts and λ of practice lie from here to 1."""
 
 
 def returns_to_go(rewards: Floats, offsets: Offsets, gamma: float | Floats) -> Floats:
@@ -41,6 +45,14 @@ def last_to_first(offsets: Offsets) -> Iterator[Offsets]:
     alive = np.searchsorted(-longest_first, -np.arange(1, lengths.max(initial=0) + 1), side="right")
     for back, count in enumerate(alive.tolist(), 1):
         yield ends[:count] - back
+
+
+def unusual(name: str, value: float) -> str:
+    """That a discount, or λ, lies below what is usual ([0.9, 1]; no more than 1 is allowed); empty where it does not."""
+    if value >= USUAL:
+        return ""
+    steps = 1 / (1 - value)
+    return f"{name} {value:g} lies outside [{USUAL:g}, 1]: what comes more than about {steps:.0f} steps later hardly counts"
 
 
 def time_discounts(gamma: float, seconds: Floats, unit_s: float) -> Floats:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
+from logforge.returns import unusual
 from logforge.reward_trial import Trial, paid_terms
 from logforge.reward_world import AGAIN, ASK, BUSY, FAIL, FILLERS, GHOST, STOP, TALK, WORK
 from logforge.rewardsql import value, when
@@ -54,6 +55,7 @@ def spec_findings(spec: RewardSpec, trial: Trial, typical_steps: int) -> list[Fi
         ]
     paying = Paying.of(spec, trial)
     return [
+        *_discount(spec),
         *_early_exit(trial, paying, typical_steps),
         *_cycles(trial),
         *_terms(spec, paying),
@@ -89,6 +91,12 @@ class Paying:
                 pays = term.value * term.scale
                 found[name] = (min(pays, 0.0), max(pays, 0.0), found[name][2])
         return cls(*({name: item[i] for name, item in found.items()} for i in range(3)))
+
+
+def _discount(spec: RewardSpec) -> Iterator[Finding]:
+    if told := unusual("gamma", spec.gamma):
+        remedy = "take 0.95 to 0.99, unless so few steps decide"
+        yield Finding("short_sighted", "warning", (), told, remedy, {"gamma": spec.gamma})
 
 
 def _early_exit(trial: Trial, paying: Paying, typical_steps: int) -> Iterator[Finding]:

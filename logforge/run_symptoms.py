@@ -8,10 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from logforge.alarms import COLLAPSED
+from logforge.learners import CONSERVATIVE
 from logforge.sweep_choice import MOST_OOD
 from logforge.symptom import Patient, Symptom
 from logforge.train_config import TrainConfig
-from logforge.train_notes import clone_risks, fitting_alpha
+from logforge.train_notes import clone_risks, few_updates, fitting_alpha
 
 ALIKE: Final = 0.85
 """A policy that agrees with cloning in so many decisions and gains nothing over it is a clone. In `it-ops` policies that beat it by
@@ -36,6 +37,7 @@ def run_symptoms(patient: Patient) -> Iterator[Symptom]:
     yield from _unsupported(patient)
     yield from _alpha(patient)
     yield from _too_many_updates(patient)
+    yield from _too_few_updates(patient)
 
 
 def _runs_away(patient: Patient) -> Iterator[Symptom]:
@@ -78,7 +80,7 @@ def _why_away(config: TrainConfig) -> Iterator[tuple[str, str]]:
     if config.target_rate > 10 * usual.target_rate:
         found = True
         yield f"target networks follow fast ({config.target_rate:g})", f"--target-rate {usual.target_rate:g}"
-    if config.algo == "dqn" or (config.algo == "cql" and config.alpha < 0.1):
+    if config.algo == "dqn" or (config.algo in CONSERVATIVE and config.alpha < 0.1):
         found = True
         yield "nothing holds down what the log never did (no or hardly any conservatism)", "--algo cql"
     if not found:
@@ -96,8 +98,8 @@ def _clone(patient: Patient) -> Iterator[Symptom]:
         else f", and gains {gain:+.2g} ± {SURE * error:.2g} over it by the one-step measure"
     )
     fitting = fitting_alpha(patient.train.manifest.return_range)
-    risks = list(clone_risks(config.alpha, patient.train)) if config.algo == "cql" else []
-    if config.algo == "cql" and fitting and config.alpha > 2 * fitting:
+    risks = list(clone_risks(config.alpha, patient.train)) if config.algo in CONSERVATIVE else []
+    if config.algo in CONSERVATIVE and fitting and config.alpha > 2 * fitting:
         cause = (
             f"alpha {config.alpha:g} is too large for returns of this size: the penalty outweighs the reward"
         )
@@ -149,7 +151,7 @@ def _unsupported(patient: Patient) -> Iterator[Symptom]:
     if share is None or share <= MOST_OOD:
         return
     config = patient.config
-    more = f"a higher --alpha (now {config.alpha:g})" if config.algo == "cql" else "--algo cql"
+    more = f"a higher --alpha (now {config.alpha:g})" if config.algo in CONSERVATIVE else "--algo cql"
     yield Symptom(
         "unsupported",
         f"{share:.0%} of decisions take an action that the log hardly ever takes there",
@@ -162,7 +164,8 @@ def _unsupported(patient: Patient) -> Iterator[Symptom]:
 def _alpha(patient: Patient) -> Iterator[Symptom]:
     config, seen = patient.config, patient.train.manifest.return_range
     fitting = fitting_alpha(seen)
-    if config.algo != "cql" or not fitting or not seen or fitting / 2 <= config.alpha <= 2 * fitting:
+    held = config.algo in CONSERVATIVE
+    if not held or not fitting or not seen or fitting / 2 <= config.alpha <= 2 * fitting:
         return
     scale, size = max(map(abs, seen)), "large" if config.alpha > fitting else "small"
     yield Symptom(
@@ -189,3 +192,13 @@ def _too_many_updates(patient: Patient) -> Iterator[Symptom]:
             f"--updates {facts['best_update']}",
             {"lost": lost, "lost_se": error, "best_update": facts["best_update"], "updates": facts["update"]},
         )
+
+
+def _too_few_updates(patient: Patient) -> Iterator[Symptom]:
+    config = patient.config
+    if few := few_updates(config):
+        usual = TrainConfig().updates
+        yield Symptom(
+            "too_few_updates", few, "the run ended before values came back from the ends of episodes", f"--updates {usual}",
+            {"updates": config.updates, "usual": usual},
+        )  # fmt: skip

@@ -36,6 +36,11 @@ class Similar(NamedTuple):
         taken = (self.actions == choices[:, None]).any(axis=1)
         return Support(float((~taken & ~alone).mean()), float(alone.mean()))
 
+    def counts(self, choices: NDArray[Any]) -> NDArray[np.int64]:
+        """In how many of the similar states the log took the decision's choice [decisions]; 0 is no evidence."""
+        found: NDArray[np.int64] = (self.actions == choices[:, None]).sum(axis=1)
+        return found
+
 
 class Support(NamedTuple):
     """Shares of decisions: on actions never logged in similar states, and in states with no similar one."""
@@ -44,8 +49,9 @@ class Support(NamedTuple):
     no_similar_state: float
 
 
-def similar_actions(train: SplitArrays, held: SplitArrays) -> Similar:
-    """Look up the train decisions that resemble each held-out decision."""
+def similar_actions(train: SplitArrays, held: SplitArrays, *, same: bool = False) -> Similar:
+    """Look up the train decisions that resemble each held-out decision. `same`: `held` is the train split itself, and what lies
+    in a decision's own split group is no evidence for it."""
     logged = ~train.augmented[train.episode_index]
     taken, groups = train.actions[logged], train.groups[train.episode_index][logged]
     known = train.observations[train.observation_rows[logged]].astype(np.float64)
@@ -57,6 +63,8 @@ def similar_actions(train: SplitArrays, held: SplitArrays) -> Similar:
     count = min(NEIGHBOURS, len(known))
     found = np.full((len(asked), count), -1, dtype=np.int64)
     for rows, distances in _distances(asked, known):
+        if same:
+            distances[held.groups[held.episode_index[rows], None] == groups[None, :]] = np.inf
         nearest = np.argpartition(distances, count - 1, axis=1)[:, :count]
         near = np.take_along_axis(distances, nearest, axis=1) <= radius + _ROUNDING * length
         found[rows] = np.where(near, taken[nearest], -1)

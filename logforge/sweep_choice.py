@@ -1,5 +1,5 @@
 """Which setting of a sweep to take: the highest lower bound among those that keep to what the log supports, and the default
-where nothing is measurably better than it."""
+where nothing is measurably better than it. Where none solved any case in the simulator there is nothing to choose by."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.ope import Estimate
+from logforge.ope import Estimate, Noise, pooled
+from logforge.share_interval import difference as paired
+from logforge.share_interval import share
 from logforge.tabulate import table
 
 MOST_OOD: Final = 0.1
 """A setting whose policies take out-of-distribution actions (monitors.py) in a larger share of decisions is not taken: FQE
 overrates such policies. In `it-ops` good policies stayed below 0.06, those that failed were above 0.1."""
 By = Literal["fqe", "success"]
-_FEW = 5
-
 F64 = NDArray[np.float64]
 
 
@@ -40,7 +40,7 @@ class Tried(NamedTuple):
     @property
     def success(self) -> Estimate:
         """The share of successes in the simulator with its 95 % interval."""
-        return Estimate(None, reason="not played") if self.played is None else _of_episodes(self.played)
+        return Estimate(None, reason="not played") if self.played is None else share(self.played)
 
     def score(self, by: By) -> Estimate:
         """What it is ranked by."""
@@ -49,7 +49,7 @@ class Tried(NamedTuple):
     def minus(self, other: Tried, by: By) -> Estimate:
         """The difference, seed by seed and resample by resample (or episode by episode)."""
         if by == "success" and self.played is not None and other.played is not None:
-            return _of_episodes(self.played - other.played)
+            return paired(self.played, other.played)
         if reason := self.unsettled or other.unsettled:
             return Estimate(None, reason=reason)
         return _of_members(self.values - other.values)
@@ -61,33 +61,20 @@ class Tried(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which one, why, and how it differs from the default."""
+    """Which one, why, and how it differs from the default. Without `made` nothing could be chosen, and `place` is the default's."""
 
     place: int
     reason: str
     difference: Estimate
     by: By
+    made: bool = True
 
 
 def _of_members(values: F64) -> Estimate:
     """Seeds and the bootstrap are two sources of noise; bootstrap members already spread as the mean does."""
-    spread = float(values.mean(axis=0).var(ddof=1)) * (1 + 1 / values.shape[1])
-    return _interval(values, spread, values.shape[1] - 1)
-
-
-def _of_episodes(values: F64) -> Estimate:
-    spread = float(values.mean(axis=0).var(ddof=1)) / values.shape[1]
-    return _interval(values, spread, values.shape[1] - 1)
-
-
-def _interval(values: F64, variance: float, freedom: int) -> Estimate:
-    from scipy.stats import t
-
-    seeds = values.mean(axis=1)
-    if len(seeds) > 1:
-        variance += float(seeds.var(ddof=1)) / len(seeds)
-    half = float(t.ppf(0.975, freedom)) * float(np.sqrt(variance))
-    centre = float(values.mean())
+    members = values.shape[1]
+    drawn = Noise(float(values.mean(axis=0).var(ddof=1)) * (1 + 1 / members), members - 1)
+    half, centre = pooled(drawn, Noise.among(values.mean(axis=1))).half, float(values.mean())
     return Estimate(centre, centre - half, centre + half)
 
 
@@ -95,6 +82,11 @@ def choose(tried: Sequence[Tried], default: int, by: By) -> Choice:
     """The setting to take."""
     supported = [k for k, one in enumerate(tried) if one.means.get("ood_share", 0.0) <= MOST_OOD]
     known = [k for k in supported if tried[k].score(by).low is not None]
+    if by == "success" and not any(tried[k].success.value for k in known or range(len(tried))):
+        which = " that keeps to the log" if len(known) not in (0, len(tried)) else ""
+        cases = max((one.played.shape[1] for one in tried if one.played is not None), default=0)
+        why = f"no setting{which} solved any of {cases} cases"
+        return Choice(default, why, Estimate(None, reason=why), by, made=False)
     if not known:
         why = "none can be estimated" if supported else f"all take unsupported actions in over {MOST_OOD:.0%}"
         return Choice(
@@ -124,6 +116,11 @@ class SweepReport:
     choice: Choice
     stopped: bool
 
+    @property
+    def failed(self) -> bool:
+        """Whether nothing could be chosen, or the run of the chosen setting was ended by an alarm."""
+        return self.stopped or not self.choice.made
+
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON data; it is also what sweep.json holds."""
         choice = {**self.choice._asdict(), "difference": self.choice.difference._asdict()}
@@ -135,7 +132,7 @@ class SweepReport:
             "config": self.config,
             "tried": [one.as_dict() for one in self.tried],
             "default": self.default,
-            "chosen": self.tried[self.choice.place].setting,
+            "chosen": self.tried[self.choice.place].setting if self.choice.made else None,
             "choice": choice,
             "stopped": self.stopped,
         }
@@ -156,19 +153,34 @@ class SweepReport:
             "improvement",
         )
         rows = [self._cells(k) for k in order]
-        judged = f"played in {self.simulator}" if self.simulator else "FQE on validation"
+        judged = f"success in {self.simulator}" if self.simulator else "FQE on validation"
         chosen = ", ".join(
-            f"{name} {value:g}" for name, value in self.tried[self.choice.place].setting.items()
+            f"{name.replace('_', ' ')} {value:g}"
+            for name, value in self.tried[self.choice.place].setting.items()
         )
         lines = [f"{len(rows)} settings, ranked by the lower bound of {judged}", "", table(header, rows), ""]
         lines += [f"— {one.setting}: {one.unsettled}" for one in self.tried if one.unsettled]
-        difference = _bracketed(self.choice.difference, "{:+.3f}")
-        lines += [f"chosen: {chosen}: {self.choice.reason} (difference {difference})", f"run: {self.run}"]
+        if self.choice.made:
+            lines += [f"chosen: {chosen}: {self.choice.reason}{self._gained()}", f"run: {self.run}"]
+        else:
+            remedy = "give more --updates, or a log with more successes"
+            lines += [
+                f"nothing chosen: {self.choice.reason}; {remedy}",
+                f"run, of the default ({chosen}): {self.run}",
+            ]
+        if self.stopped:
+            lines.append(f"an alarm ended that run, its best checkpoint is kept: logforge doctor {self.run}")
         return "\n".join(lines)
+
+    def _gained(self) -> str:
+        """How the best setting differs from the default, where it is another."""
+        if self.choice.difference == Estimate(0.0, 0.0, 0.0):
+            return ""
+        return f" (difference {_bracketed(self.choice.difference, '{:+.3f}')})"
 
     def _cells(self, place: int) -> tuple[object, ...]:
         one = self.tried[place]
-        mark = "→" if place == self.choice.place else ""
+        mark = "→" if self.choice.made and place == self.choice.place else ""
         mark += " default" if one.setting == self.default else ""
         shares = (one.means.get(name) for name in ("ood_share", "clone_share", "improvement"))
         scores = _bracketed(one.fqe, "{:.3f}"), _bracketed(one.success, "{:.1%}")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from logforge import ope
 from logforge.atomic import refuse_foreign, replaced_file
+from logforge.learners import CONSERVATIVE
 from logforge.monitors import Behaviour, Monitor
 from logforge.optional import need
 from logforge.policy import PolicyBundle
@@ -89,7 +90,7 @@ def sweep(
         raise UsageError(f"validation cannot choose: {reason}", "ingest more episodes and build again")
     config = config.sized(shard.size)
     default = Setting(config.alpha, config.gamma or shard.manifest.gamma, config.step_cost)
-    alphas = alphas if config.algo == "cql" else [config.alpha]  # the others have none
+    alphas = alphas if config.algo in CONSERVATIVE else [config.alpha]  # the others have none
     grid = _grid(default, alphas, gammas or [shard.manifest.gamma], step_costs)
     judge = _Judge(shard, held, (fqe_members, fqe_updates))
     if simulator:
@@ -178,9 +179,9 @@ def _together(
         "span": (column([span.low for span in spans]), column([span.high for span in spans])),
         "alpha": column([setting.alpha for setting in settings])[:, 0],
     }
-    rules = replace(rules_of(config, shard), **cast(Any, varied))
-    sizes = (shard.observation_size, *config.hidden, shard.action_size)
     learner = LEARNERS[name]
+    rules = replace(rules_of(config, shard, learner), **cast(Any, varied))
+    sizes = (shard.observation_size, *config.hidden, shard.action_size)
     with ope.one_thread():
         fit = Fit(learner, rules, seeds, sizes, config.learning_rate, config.target_rate, device())
         replay = Replay(shard, shard.manifest.vocabulary.invalid, device())
@@ -198,7 +199,9 @@ def _span(shard: Shard, setting: Setting, clipped: bool) -> ope.Span:
     if not clipped:
         return ope.Span(-np.inf, np.inf)
     scored = rescored(shard, setting.gamma, setting.step_cost)
-    return ope.possible_returns(scored.rewards, scored.terminals, setting.gamma, scored.manifest.return_range)
+    return ope.possible_returns(
+        scored.rewards, scored.terminals, scored.timeouts, setting.gamma, scored.manifest.return_range
+    )
 
 
 class _Judge:
@@ -206,9 +209,7 @@ class _Judge:
 
     def __init__(self, shard: Shard, held: Shard, effort: tuple[int, int]) -> None:
         manifest = shard.manifest
-        rewards = np.concatenate([shard.rewards, held.rewards])
-        ends = np.concatenate([shard.terminals, held.terminals])
-        self.span = ope.possible_returns(rewards, ends, manifest.gamma, manifest.return_range)
+        self.span = ope.reachable(shard, held, manifest.gamma, manifest.return_range)
         self.held, self.effort, self.gamma = held, effort, manifest.gamma
         place = self.span, manifest.gamma, manifest.vocabulary
         self.monitor = Monitor.of(shard, held, *place)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from logforge.alarms import Limits
-from logforge.ope import possible_returns
+from logforge.continual import reach
+from logforge.learners import CONSERVATIVE
 from logforge.shards import Shard
 from logforge.train_config import TrainConfig
 
@@ -42,7 +44,8 @@ class Patient(NamedTuple):
     @property
     def limits(self) -> Limits:
         """What the learner's Q is held against."""
-        train, manifest = self.train, self.train.manifest
-        span = possible_returns(train.rewards, train.terminals, manifest.gamma, manifest.return_range)
-        alpha = self.config.alpha if self.learner == "cql" else 0.0
+        train = self.train
+        low, high = self.run.get("possible_returns") or reach(self.config, train)
+        span = (-math.inf if low is None else low, math.inf if high is None else high)
+        alpha = self.config.alpha if self.learner in CONSERVATIVE else 0.0
         return Limits.of(span, alpha, train.returns, train.actions, clipped=self.config.clips)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,19 @@ def test_a_td_error_beyond_ten_times_its_least_and_beyond_knowing_nothing_stops(
     assert watched(*(row(k, validation_td_error=e) for k, e in enumerate(slow, 1))).stopped is None
 
 
+def test_an_error_that_grows_on_other_episodes_alone_is_overfitting_and_does_not_stop():
+    """As CQL on 90 episodes with targets in the range: what it fits it fits as before."""
+    errors = [1.0, 2.0, 4.0, 7.0, 10.5, 12.0, 14.0]
+    fitted = [0.175, 0.216, 0.205, 0.19, 0.18, 0.19, 0.21]
+    rows = [
+        row(k, validation_td_error=e, td_loss=f)
+        for k, (e, f) in enumerate(zip(errors, fitted, strict=True), 1)
+    ]
+    assert watched(*rows).stopped is None
+    feeding = [row(k, validation_td_error=e, td_loss=e / 5) for k, e in enumerate(errors, 1)]
+    assert watched(*feeding).stopped.rule == "td_error_grows"
+
+
 def test_what_is_not_finite_stops_at_once_and_is_never_kept():
     watch = watched(row(1, improvement=0.1), row(2, finite=False))
     assert watch.stopped.rule == "not_finite"
@@ -124,6 +138,25 @@ def test_without_clipping_a_run_that_runs_away_is_stopped_and_says_so(dataset, t
     told = json.loads((tmp_path / "run" / "train.json").read_text())
     assert told["stopped"]["dqn"] == found
     assert "stopped dqn at update" in report.render()
+
+
+def ended(seed, cut=0):
+    """A chain that pays ±1 with the last step alone, whatever ended the episode; so many are merely cut off, the rest have failed."""
+    part = chain.walk(40, 0.25, seed, limit=20)
+    timeouts = part.timeouts & (np.cumsum(part.timeouts) <= cut)
+    rewards = np.where(part.terminals, 1, np.where(part.timeouts, -1, 0)).astype(np.float32)
+    returns = chain.returns_to_go(rewards, part.episode_offsets)
+    terminals = part.terminals | (part.timeouts & ~timeouts)
+    return replace(part, rewards=rewards, terminals=terminals, timeouts=timeouts, returns=returns)
+
+
+def test_one_cut_off_episode_that_was_paid_at_its_end_does_not_hide_a_run_that_runs_away(tmp_path):
+    """Its −1 is paid once. Taken for the price of every step, it would leave Q room for fifty times what is possible."""
+    data = chain.write_chain(tmp_path / "chain", ended(0, 1), ended(1), ended(2), return_range=(-1.0, 1.0))
+    settings = {**SETTINGS, "algo": "dqn", "learning_rate": 0.1, "target_rate": 0.5}
+    report = train(data, out=tmp_path / "run", clip_targets=False, **settings)
+    assert report.possible_returns == pytest.approx((-1.99, 1.0))
+    assert report.stopped["dqn"]["rule"] == "q_runs_away"
 
 
 def test_with_clipped_targets_the_same_run_goes_to_its_end(dataset, tmp_path):

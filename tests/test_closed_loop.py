@@ -19,8 +19,8 @@ from logforge.serving import StateServer
 REWARD = """
 gamma: 0.99
 terms:
-  success: {when: success, value: 1, at: terminal}
-  failure: {when: NOT success, value: -1, at: terminal}
+  success: {when: success, value: 1, at: end}
+  failure: {when: NOT success, value: -1, at: end}
 """
 EPISODES, PLAYED = 120, 120
 LEARN = ("--preset", "sparse-text", "--learning-rate", "3e-4", "--updates", "400")

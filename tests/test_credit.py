@@ -293,6 +293,13 @@ def test_shaped_pays_more_for_commands_that_worked(run, store):
     assert bonus == pytest.approx(np.where(worked, BONUS, 0.0))
 
 
+@pytest.mark.parametrize(("method", "told"), [("gae", True), ("td", False)])
+def test_a_lambda_below_the_usual_is_told_where_it_counts(run, store, method, told):
+    with Store(store, read_only=True) as opened:
+        notes = credit_of(opened, run, method=method, lam=0.5, members=2, updates=5).notes
+    assert any(note.startswith("λ 0.5 lies outside [0.9, 1]") for note in notes) == told
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_every_step_a_number_with_its_line(run, store, method, tmp_path):
     with Store(store, read_only=True) as opened:
@@ -300,12 +307,16 @@ def test_every_method_gives_every_step_a_number_with_its_line(run, store, method
     shard = load_shards(run.parent / "chain", "test")
     written = pl.read_parquet(tmp_path / "c.parquet")
     assert written.equals(report.frame)
-    assert written.columns == ["episode_id", "step", "action", "reward", "success", "locator", method]
+    evidence = ["support", "unsupported", method, f"{method}_spread"]
+    assert written.columns == ["episode_id", "step", "action", "reward", "success", "locator", *evidence]
+    unknown = written.height if METHODS[method].needs != "values" else 0
+    assert written[f"{method}_spread"].null_count() == unknown
     assert written.height == shard.size
     assert np.isfinite(written[method].to_numpy()).all()
     assert written["locator"].to_list() == [f"log.jsonl:{number + 1}" for number in range(shard.size)]
     assert np.array_equal(written["reward"].to_numpy(), shard.rewards.astype(np.float64))
     assert ("propensity" in " ".join(report.notes)) == (method == "retrace")
+    assert not any("λ" in note for note in report.notes)
     assert (report.policy is None) == (METHODS[method].needs != "values")
     assert not report.kept
 
@@ -327,6 +338,8 @@ def test_all_methods_are_kept_once_with_what_made_them(run, store, tmp_path):
     for name, rows in kept.group_by("method"):
         wanted = report.frame.sort("episode_id", "step")[name[0]]
         assert rows.sort("episode_id", "step")["credit"].to_list() == wanted.to_list()
+        told = report.frame.sort("episode_id", "step").select("support", spread=f"{name[0]}_spread")
+        assert rows.sort("episode_id", "step").select("support", "spread").equals(told)
         assert set(rows["policy"]) == ({"bc"} if METHODS[name[0]].needs == "values" else {None})
     assert both["n"].to_list() == ["2", "3"]
 

@@ -186,3 +186,19 @@ def test_symptoms_follow_from_the_numbers_of_the_record(good, tmp_path):
     assert "costs nothing" in found["collapsed"].cause
     found = altered(tmp_path, improvement=1.0, validation_max_q=99.0)
     assert set(found) == {"runs_away"}
+
+
+def test_a_run_that_was_cut_short_is_told_by_its_settings(good, tmp_path):
+    shutil.copytree(good, tmp_path / "run")
+    file = tmp_path / "run" / "train.json"
+    told = json.loads(file.read_text())
+    told["config"]["updates"] = 459
+    file.write_text(json.dumps(told))
+    [found] = diagnose(tmp_path / "run").findings
+    assert found.rule == "too_few_updates"
+    assert found.symptom.startswith(
+        "459 updates are few: the target networks (--target-rate 0.005) still hold 10%"
+    )
+    told["config"]["updates"] = 460
+    file.write_text(json.dumps(told))
+    assert not diagnose(tmp_path / "run").findings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from logforge.envs import make
 from logforge.envs.behaviour import behaviour
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.simulation import logged
-from logforge.monitors import CAP, MEASURES, OOD_CHANCE, Monitor, _thinned
+from logforge.monitors import CAP, MEASURES, OOD_CHANCE, Monitor, _thinned, one_outcome
 from logforge.ope import Span
 from logforge.policy import Golden, PolicyBundle, PolicyCard
 from logforge.policy import Layer as Linear
@@ -145,3 +147,25 @@ def test_without_conservatism_the_log_is_left_more_often(tmp_path):
         report = train(at, out=tmp_path / algo, algo=algo, **settings)
         shares[algo] = report.policies[algo]["ood_share"]
     assert shares["cql"] < 0.05 < 0.1 < shares["dqn"]
+
+
+def test_soft_opc_is_the_mean_q_of_successes_above_that_of_all(monitor, clone):
+    """By hand: Q of a logged action is its cell's number; of 30 episodes a third each succeeded, failed and is unknown."""
+    outcomes = (np.arange(30) % 3 - 1).astype(np.int8)
+    told = replace(monitor, held=replace(monitor.held, success=outcomes))
+    scores = np.tile(np.arange(float(CELLS))[:, None], VOCABULARY.size)
+    found = told.measure(table(scores), clone).numbers
+    cells = {-1: [], 0: [], 1: []}
+    for outcome, episode in zip(outcomes.tolist(), told.held.episodes(), strict=True):
+        cells[outcome] += episode.observations[: len(episode.actions)].argmax(axis=1).tolist()
+    assert found["soft_opc"] == pytest.approx(np.mean(cells[1]) - np.mean(cells[0] + cells[1]), rel=1e-5)
+    assert found["soft_opc"] != 0
+
+
+@pytest.mark.parametrize("outcome", [-1, 0, 1])
+def test_without_both_outcomes_soft_opc_is_unknown_and_says_why(monitor, clone, outcome):
+    held = replace(monitor.held, success=np.full(30, outcome, np.int8))
+    found = replace(monitor, held=held).measure(table(favouring(FORWARD)), clone).numbers
+    assert found["soft_opc"] is None
+    assert "of 30 validation episodes" in one_outcome(held)
+    assert "soft_opc" not in monitor.measure(table(favouring(FORWARD), "logits"), clone).numbers

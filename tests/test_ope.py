@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import made_chain as chain
-from logforge import ope
+from logforge import fqe_fit, ope
 from logforge.schemas.errors import UsageError
 from made_chain import ALLOWED, FORWARD, GAMMA, IDLE
 
@@ -131,7 +131,7 @@ def test_a_fit_that_settled_stops_and_says_so_to_the_progress(mixed):
 
 
 def test_large_splits_are_fitted_in_batches(mixed, monkeypatch):
-    monkeypatch.setattr(ope, "BATCH", 64)
+    monkeypatch.setattr(fqe_fit, "BATCH", 64)
     assert mixed.size > 64
     found = fit(mixed, always(mixed, FORWARD)).estimate()
     assert found.value == pytest.approx(chain.true_value(1), abs=0.3)
@@ -155,29 +155,44 @@ rewards = st.floats(-5, 5, allow_nan=False)
 
 
 @given(
-    st.lists(rewards, min_size=1, max_size=5), st.lists(rewards, max_size=3), st.floats(0, 0.95), st.data()
+    st.lists(rewards, min_size=1, max_size=5),
+    st.lists(rewards, max_size=3),
+    st.lists(rewards, max_size=3),
+    st.floats(0, 0.95),
+    st.data(),
 )
-def test_no_return_lies_outside_the_possible_ones(steps, ends, gamma, data):
-    """Any walk over rewards that were seen, ended by one that ended an episode or going on for long."""
-    given_rewards = np.array(steps + ends)
-    terminals = np.array([False] * len(steps) + [True] * len(ends))
-    low, high = ope.possible_returns(given_rewards, terminals, gamma)
-    if ends:
-        path = [*data.draw(st.lists(st.sampled_from(steps), max_size=30)), data.draw(st.sampled_from(ends))]
-    else:
-        path = data.draw(st.sampled_from(steps)), *[data.draw(st.sampled_from(steps))] * 400
+def test_no_return_lies_outside_the_possible_ones(steps, ends, cuts, gamma, data):
+    """Any walk over rewards that were seen, ended by one that ended an episode or going on for long; a cut-off step, paid
+    once, may lie on the way."""
+    kinds = np.repeat([0, 1, 2], [len(steps), len(ends), len(cuts)])
+    low, high = ope.possible_returns(np.array(steps + ends + cuts), kinds == 1, kinds == 2, gamma)
+    path = data.draw(st.lists(st.sampled_from(steps), max_size=30))
+    if cuts:
+        path += [data.draw(st.sampled_from(cuts)), *data.draw(st.lists(st.sampled_from(steps), max_size=9))]
+    path += [data.draw(st.sampled_from(ends))] if ends else [data.draw(st.sampled_from(steps))] * 400
     value = sum(reward * gamma**step for step, reward in enumerate(path))
     assert low - 1e-6 <= value <= high + 1e-6
 
 
 def test_the_seen_range_bounds_upwards_and_without_discounting_downwards():
     rewards, terminals = np.array([-1.0, 1.0, 5.0]), np.array([False, False, True])
-    assert ope.possible_returns(rewards, terminals, 0.99) == pytest.approx((-100, 100))
-    assert ope.possible_returns(rewards, terminals, 0.99, (-2.0, 6.0)) == pytest.approx((-100, 14))
-    assert ope.possible_returns(rewards, terminals, 1.0, (-2.0, 6.0)) == pytest.approx((-10, 14))
-    assert ope.possible_returns(np.array([0.0, 5.0]), np.array([False, True]), 1.0) == (0, 5)
+    none = np.zeros(3, bool)
+    assert ope.possible_returns(rewards, terminals, none, 0.99) == pytest.approx((-100, 100))
+    assert ope.possible_returns(rewards, terminals, none, 0.99, (-2.0, 6.0)) == pytest.approx((-100, 14))
+    assert ope.possible_returns(rewards, terminals, none, 1.0, (-2.0, 6.0)) == pytest.approx((-10, 14))
+    assert ope.possible_returns(np.array([0.0, 5.0]), np.array([False, True]), none[:2], 1.0) == (0, 5)
     with pytest.raises(UsageError, match="no transitions"):
-        ope.possible_returns(np.zeros(0), np.zeros(0, bool), 0.9)
+        ope.possible_returns(np.zeros(0), none[:0], none[:0], 0.9)
+
+
+def test_what_a_cut_off_episode_was_paid_at_its_end_is_paid_once():
+    """A reward of ±1 `at: end`, one episode of which was cut off: it is no price of every step."""
+    rewards, kinds = np.array([0, 1.0, 0, -1.0, 0, -1.0]), np.array([0, 1, 0, 1, 0, 2])
+    assert ope.possible_returns(rewards, kinds == 1, kinds == 2, 0.99, (-1, 1)) == pytest.approx((-1.99, 1))
+    assert ope.possible_returns(rewards, kinds == 1, kinds == 3, 0.99, (-1, 1))[0] == pytest.approx(-100)
+    assert ope.possible_returns(rewards[5:], kinds[5:] == 1, kinds[5:] == 2, 0.99) == pytest.approx(
+        (-100, -100)
+    )
 
 
 def test_a_bootstrap_mean_weighs_episodes_by_their_decisions():
@@ -235,3 +250,59 @@ def test_correlated_trials_widen_the_interval():
     values = np.repeat(rng.normal(size=12), 5)
     alone, grouped = ope.bootstrap_mean(values), ope.bootstrap_mean(values, np.repeat(np.arange(12), 5))
     assert grouped.high - grouped.low > 1.8 * (alone.high - alone.low)
+
+
+def test_few_rows_of_many_columns_are_fitted_in_fewer_columns_that_hold_all_they_say(mixed):
+    """Each cell as a random direction of 200 columns: FQE finds what it finds on six."""
+    directions = np.random.default_rng(4).normal(size=(chain.CELLS, 200)).astype(np.float32) / 200**0.5
+    wide = replace(mixed, observations=mixed.observations @ directions)
+    turn = fqe_fit._basis(wide.observations)
+    assert turn.shape == (200, chain.CELLS)
+    np.testing.assert_allclose(
+        wide.observations @ turn.numpy() @ turn.numpy().T, wide.observations, atol=1e-5
+    )
+    assert fqe_fit._basis(mixed.observations) is None
+    found = fit(wide, always(wide, FORWARD)).estimate()
+    assert found.value == pytest.approx(chain.true_value(1), abs=0.3)
+
+
+def test_each_episode_has_a_q_from_members_that_never_drew_it(mixed):
+    found = fit(mixed, always(mixed, FORWARD), updates=20)
+    counts = ope.resamples(mixed.groups, 10, 0)
+    assert (found.out_of_bag.counts == (counts == 0).sum(axis=0)).all()
+    both = ope.joined([found, found])
+    assert both.values.shape == (2, 10)
+    np.testing.assert_allclose(both.out_of_bag.q(mixed), found.out_of_bag.q(mixed))
+
+
+def test_an_interval_of_several_trained_members_counts_their_spread():
+    values = np.random.default_rng(0).normal(size=(1, 20))
+    assert ope.interval(values) == pytest.approx(ope.interval(values[0]))
+    apart = np.random.default_rng(0).normal(size=(4, 5)) * 0.01 + np.array([[0.0], [1], [2], [3]])
+    found = ope.interval(apart)
+    assert found.value == pytest.approx(1.5, abs=0.02)
+    assert found.high - found.low == pytest.approx(2 * 3.182 * 1.291 / 2, rel=0.05)  # t of 3 degrees
+
+
+def test_an_estimate_is_cut_to_what_is_possible_or_refused():
+    span = ope.Span(-1, 1)
+    assert ope.within(ope.Estimate(0.5, 0.0, 1.4), span) == (0.5, 0.0, 1, "")
+    assert "holds all that a return can be" in ope.within(ope.Estimate(-0.3, -6.8, 4.2), span).reason
+    assert "lies outside" in ope.within(ope.Estimate(-1.28, -1.5, -1.1), span).reason
+    assert ope.within(ope.Estimate(None, reason="why"), span).reason == "why"
+
+
+def test_noise_adds_up_with_satterthwaites_degrees_of_freedom():
+    found = ope.pooled(ope.Noise(2.0, 4), ope.Noise(1.0, 1))
+    assert found == pytest.approx((3.0, 9 / (4 / 4 + 1 / 1)))
+    assert ope.pooled(ope.Noise(2.0, 4), ope.Noise.among(np.array([1.0]))) == (2.0, 4)
+    assert ope.Noise.among(np.array([0.0, 2.0])) == (1.0, 1)
+    assert ope.Noise(4.0, 10).half == pytest.approx(2 * 2.228, abs=1e-3)
+    assert ope.pooled(ope.Noise(0.0, 3)).half == 0
+
+
+def test_drifts_of_opposite_members_do_not_cancel():
+    fits = [ope.Fitted(np.zeros(3), drift, 0.1) for drift in (0.5, -0.45, 0.0)]
+    assert "still moved by +0.5" in ope.joined(fits).unsettled
+    assert "still moved by -0.45" in ope.joined(fits[1:]).unsettled
+    assert not ope.joined(fits[2:]).unsettled

@@ -203,6 +203,17 @@ def test_a_potential_that_grows_with_time_is_no_paid_cycle():
     assert "paid_cycle" not in found(SOLVED + "state: {value: -5 - errors_so_far, potential: true}")
 
 
+def test_a_discount_below_the_usual_is_short_sighted():
+    spec = spec_of(SOLVED, gamma=0.5)
+    item = found(spec)["short_sighted"]
+    assert item.level == "warning"
+    assert (
+        item.what == "gamma 0.5 lies outside [0.9, 1]: what comes more than about 2 steps later hardly counts"
+    )
+    assert "short_sighted" not in found(spec_of(SOLVED, gamma=0.9))
+    assert "short_sighted" not in found(spec_of(SOLVED, gamma=1.0))
+
+
 # -- a broken spec for each rule --------------------------------------------------------------------------------------
 
 

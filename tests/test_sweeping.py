@@ -15,7 +15,7 @@ from logforge.policy import load_policy
 from logforge.presets import preset
 from logforge.schemas.errors import UsageError
 from logforge.shards import load_shards
-from logforge.sweep_choice import MOST_OOD, Tried, choose
+from logforge.sweep_choice import MOST_OOD, SweepReport, Tried, choose
 from logforge.sweeping import SWEEP_FILE, Setting, _trained, sweep
 from logforge.training import train
 from made_chain import CELLS
@@ -69,6 +69,7 @@ def test_seeds_that_differ_widen_the_interval():
     width = [one.fqe.high - one.fqe.low for one in (steady, shaky)]
     assert width[1] > 3 * width[0]
     assert steady.fqe.value == pytest.approx(shaky.fqe.value)
+    assert width[1] > 12 * 3  # two seeds, so Student's t of about one degree of freedom
 
 
 def test_what_leaves_the_log_is_not_taken_however_it_is_valued():
@@ -93,6 +94,36 @@ def test_with_a_simulator_success_decides():
     found = choose([tried(9 + NOISE, played=losses), tried(NOISE, played=wins)], 0, "success")
     assert found.place == 1
     assert found.difference.value == pytest.approx(0.8)
+
+
+def test_where_no_case_was_solved_nothing_is_chosen():
+    nothing, some = np.zeros((2, 20)), np.zeros((2, 20))
+    some[0, 0] = 1
+    found = choose([tried(NOISE, played=nothing), tried(NOISE, played=nothing)], 0, "success")
+    assert (found.place, found.made) == (0, False)
+    assert found.reason == "no setting solved any of 20 cases"
+    assert found.difference.value is None
+    assert tried(NOISE, played=nothing).success[:3] == pytest.approx((0, 0, 0.168), abs=1e-3)
+    assert choose([tried(NOISE, played=nothing), tried(NOISE, played=some)], 0, "success").made
+    wild = tried(NOISE, ood=MOST_OOD + 0.01, played=some)
+    found = choose([tried(NOISE, played=nothing), wild], 0, "success")
+    assert (found.made, found.reason) == (False, "no setting that keeps to the log solved any of 20 cases")
+
+
+def test_a_sweep_that_chose_nothing_says_so_and_fails():
+    setting = {"alpha": 1.0, "gamma": 0.99, "step_cost": 0.0}
+    one = tried(NOISE, played=np.zeros((1, 20)))._replace(setting=setting)
+    choice = choose([one], 0, "success")
+    report = SweepReport("runs/x", {}, "it-ops", {}, (one,), one.setting, choice, stopped=False)
+    assert report.failed
+    assert report.as_dict()["chosen"] is None
+    shown = report.render()
+    assert "nothing chosen: no setting solved any of 20 cases; give more --updates" in shown
+    assert "→" not in shown
+    assert "0.0% [0.0%, 16.8%]" in shown
+    taken = replace(report, choice=choose([tried(NOISE)], 0, "fqe"))
+    assert not taken.failed
+    assert "(difference" not in taken.render()
 
 
 def test_a_sweep_writes_the_chosen_run_and_what_was_tried(dataset, tmp_path):
@@ -120,6 +151,8 @@ def test_a_sweep_writes_the_chosen_run_and_what_was_tried(dataset, tmp_path):
     shown = report.render()
     assert "3 settings, ranked by the lower bound of FQE on validation" in shown
     assert "default" in shown
+    assert "doctor" not in shown
+    assert replace(report, stopped=True).render().endswith(f"logforge doctor {report.run}")
     assert "td" not in " ".join(told["tried"][0])
 
 

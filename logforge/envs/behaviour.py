@@ -77,8 +77,11 @@ def part(name: str) -> Visible:
     """The policy of this name, one of PARTS."""
     if name in ("rule", "lazy", "random"):
         return {"rule": rule, "lazy": lazy, "random": uniform}[name]
-    stem, _, percent = name.partition("-")
-    if stem != "rule" or not percent.isdecimal() or int(percent) > 100:
+    stem, dash, percent = name.partition("-")
+    if stem == "rule" and dash and not (percent.isdecimal() and int(percent) <= 100):
+        wrong = f"policy {name!r}: N of rule-N is the percent of decisions that err, and {percent!r} is none"
+        raise UsageError(wrong, "give a whole number from 0 to 100: rule-10")
+    if stem != "rule" or not dash:
         raise UnknownName("policy", name, (*PARTS, *MIXES))
     return lambda world, states: noisy(world, states, int(percent) / 100)
 

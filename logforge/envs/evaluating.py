@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,17 +12,9 @@ from logforge.envs.it_ops import APPLIED, CHECKED
 from logforge.envs.rollout import Policy, Rollout, draws, roll, seeing
 from logforge.envs.wording import Script, script
 from logforge.envs.world import Bools, Floats, World
+from logforge.ope import Estimate
 from logforge.schemas.errors import Mismatch
-
-_Z = 1.96
-
-
-class Interval(NamedTuple):
-    """A mean and its 95 % interval (normal approximation over independent episodes)."""
-
-    mean: float
-    low: float
-    high: float
+from logforge.share_interval import difference, share
 
 
 @dataclass(frozen=True)
@@ -46,18 +36,18 @@ class Evaluation:
         return self.rollout.returns(self.gamma)
 
     @property
-    def success(self) -> Interval:
+    def success(self) -> Estimate:
         """The share of successes."""
-        return interval(self.successes.astype(np.float64))
+        return share(_one(self.successes))
 
-    def minus(self, other: Evaluation) -> Interval:
+    def minus(self, other: Evaluation) -> Estimate:
         """The difference of the shares of successes, episode by episode. Raises Mismatch unless they are the same episodes."""
         if (self.seed, len(self.successes)) != (other.seed, len(other.successes)):
             mine, theirs = (f"{len(e.successes)} episodes of seed {e.seed}" for e in (self, other))
             raise Mismatch(
                 "evaluations to be compared", mine, theirs, "evaluate both with one seed and one number"
             )
-        return interval(self.successes.astype(np.float64) - other.successes)
+        return difference(_one(self.successes), _one(other.successes))
 
     @property
     def mean_steps(self) -> float:
@@ -66,11 +56,9 @@ class Evaluation:
         return float(lengths.mean()) if len(lengths) else float("nan")
 
 
-def interval(values: Floats) -> Interval:
-    """The mean of independent values with its 95 % interval."""
-    mean = float(values.mean())
-    half = _Z * float(values.std(ddof=1)) / sqrt(len(values)) if len(values) > 1 else float("inf")
-    return Interval(mean, mean - half, mean + half)
+def _one(happened: Bools) -> Floats:
+    """As one policy's episodes."""
+    return happened.astype(np.float64)[None]
 
 
 def evaluate_policy(
@@ -93,10 +81,14 @@ def evaluate_policy(
     return Evaluation(roll(place, acting, draws(episodes, seed), script=told), gamma, seed)
 
 
-def checked_restarts(run: Rollout) -> Interval:
-    """`it-ops`: of the restarts before any other fix, the share that had looked at the status first. NaN without any."""
+def checked_restarts(run: Rollout) -> Estimate:
+    """`it-ops`: of the restarts before any other fix, the share that had looked at the status first."""
     restarts = run.actions == run.world.actions.index("restart_service")
     before = run.states[:, :-1]
     first = restarts & (before[:, :, APPLIED] == 0)
-    looked = (before[:, :, CHECKED] > 0)[first].astype(np.float64)
-    return interval(looked) if len(looked) else Interval(*[float("nan")] * 3)
+    looked = (before[:, :, CHECKED] > 0)[first]
+    return (
+        share(_one(looked))
+        if len(looked)
+        else Estimate(None, reason="nothing was restarted before another fix")
+    )

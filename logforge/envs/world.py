@@ -43,9 +43,10 @@ RUNNING, SUCCESS, FAILURE = 0, 1, -1
 
 @dataclass(frozen=True)
 class Difficulty:
-    """What makes a world harder, as probabilities.
+    """What makes a world harder, as probabilities; `goal_change` makes it easier for who notices, and `kinds` makes it another.
 
-    `tool_failure`: a call fails and changes nothing. `goal_change`: the user changes the goal, at each step.
+    `tool_failure`: a call fails and changes nothing. `goal_change`: the user changes the goal, at each step; the new one is to be handed
+    over, which one call does, so it is easier to meet than the old one.
     `missing_knowledge`: what the tools cannot tell. `impatience`: the user leaves for good, at each step.
     `trap`: restarting unchecked costs the case, or (support) the opening is too vague to be classified.
     `kinds`: how many of the world's kinds of problem occur, the first ones (None: all).
@@ -127,7 +128,10 @@ class World(ABC):
         self.difficulty = difficulty or self.usual
         most = self.difficulty.kinds
         if most is not None and not 1 <= most <= len(self.kinds):
-            raise UsageError(f"{self.name} has no {most} kinds", f"give a number from 1 to {len(self.kinds)}")
+            known = f"{len(self.kinds)} ({', '.join(self.kinds)})"
+            raise UsageError(
+                f"{self.name} has no {most} kinds of problem", f"give a number from 1 to {known}"
+            )
 
     @abstractmethod
     def starts(self) -> tuple[Ints, Floats]:
