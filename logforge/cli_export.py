@@ -55,6 +55,32 @@ _HELP = f"""Write a dataset's split in another tool's form. docs/exports.md says
     metavar="positive|all|top=SHARE",
     help="Which turns, by their weight (weighted-sft).",
 )
+@click.option(
+    "--credit",
+    default="counterfactual",
+    show_default=True,
+    metavar="METHOD",
+    help="The method of credit that the store keeps: logforge credit RUN --split SPLIT (credit-text).",
+)
+@click.option(
+    "--key-share",
+    default=0.1,
+    show_default=True,
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Which share of the steps are key steps, those of the largest |credit| (credit-text).",
+)
+@click.option(
+    "--least-support",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Credit of a step with less support in the train split counts as unknown; 1 takes out what is unsupported (credit-text).",
+)
+@click.option(
+    "--key-steps",
+    type=click.Path(),
+    help="Key steps as people judged them, a judgement a line: docs/returns.md (credit-text).",
+)
 @STORE
 @JSON
 def export(

@@ -31,6 +31,11 @@ from logforge.store import Store
 CONFIDENCE = 0.95
 """What share of such intervals hold the true difference."""
 
+NO_CONTRAST = (
+    "contrasts need two actions in one state; name another --split, or gather more trials of the same tasks"
+)
+"""The remedy where a split has none."""
+
 _SIDE = ["level", "state_key", "action"]
 
 
@@ -71,9 +76,7 @@ def export_pairs(
     if not chosen.height:
         reason = f"{split} of {folder} has no preference pair" + (" that is certain" if found.height else "")
         told = f"--uncertain writes all {found.height}; more trials of the same tasks make them certain"
-        raise UsageError(
-            reason, told if found.height else "contrasts need two actions in one state, or another --split"
-        )
+        raise UsageError(reason, told if found.height else NO_CONTRAST)
     with replaced_file(Path(out)) as fresh, fresh.open("w", encoding="utf-8", newline="\n") as stream:
         for row in _with_texts(store, chosen):
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")

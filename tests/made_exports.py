@@ -118,4 +118,20 @@ def build(home: Path) -> Path:
     with Store(home / "store.duckdb") as store:
         ingest(store, [home / "logs.jsonl"], workers=1)
         build_dataset(store, home / "reward.yaml", name="d", out=home, config=config)
+        add_credit(store)
     return home
+
+
+def add_credit(store: Store, method: str = "counterfactual", split: str = "train") -> None:
+    """Made-up credit of a split of `d` from -3 to 1, with every 7th step unknown and every 11th no number; spread up to 0.6, support
+    up to 2."""
+    store.con.execute(
+        """
+        INSERT INTO credit
+        SELECT dataset, d.hash, split, episode_id, step, $method, 'bc', '{"seed": 0}',
+               CASE WHEN n % 11 = 0 THEN 'nan'::DOUBLE ELSE n % 5 - 3 END, n % 4 / 5, n % 3
+        FROM (SELECT *, row_number() OVER (ORDER BY episode_id, step) AS n FROM transitions)
+        JOIN datasets d USING (dataset) WHERE dataset = 'd' AND split = $split AND n % 7 <> 0
+        """,
+        {"method": method, "split": split},
+    )

@@ -19,6 +19,7 @@ from logforge.exporters import export
 from logforge.exports.atif import trajectory
 from logforge.ingestion import ingest
 from logforge.schemas.episode import Episode
+from logforge.side_arrays import proposed
 from logforge.store import Store
 from made_episodes import episodes, finish, parallel_episode
 
@@ -98,6 +99,26 @@ def test_rewards_of_steps_times_tokens_and_costs_come_back(tmp_path):
         "total_cost_usd": 0.25,
         "total_steps": 3,
     }
+
+
+def test_what_was_proposed_comes_back_and_a_mended_name_is_no_proposal(tmp_path):
+    builder = EpisodeBuilder()
+    builder.message("user", "go", "x")
+    calls = [Call("look", {"k": 1}, "1", None, "erase"), Call("Look", {}, "2"), Call("look", {}, "3")]
+    builder.turn("", calls, "x")
+    for number in (1, 2, 3):
+        builder.result(str(number), "seen", "x")
+    episode = finish(builder, tools=["look", "erase"])
+    assert [step.proposed_action for step in episode.steps] == ["erase", "Look", None]
+    document = trajectory(episode, [])
+    [found] = read_back(document, tmp_path)
+    assert [(step.action, proposed(step)) for step in found.steps] == [
+        *(("look", "erase"), ("look", None), ("look", None))
+    ]
+    told = [call["extra"] for call in document["steps"][1]["tool_calls"]]
+    assert [(extra.get("proposed_action"), extra.get("called")) for extra in told] == [
+        *(("erase", None), (None, "Look"), (None, None))
+    ]
 
 
 def test_a_cut_off_comes_back_with_its_reason(tmp_path):

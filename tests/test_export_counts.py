@@ -89,8 +89,9 @@ def test_texts_are_written_alike_each_time_and_whole_or_not_at_all(exports_home,
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_refuses_the_options_it_would_ignore(exports_home, tmp_path, name):
     changed = {"uncertain": True, "successes": True, "weigh": "gae", "keep": "all"}
+    changed |= {"credit": "gae", "key_share": 0.5, "least_support": 1, "key_steps": "key_steps.jsonl"}
     for option in set(changed) - set(FORMATS[name].options):
-        with pytest.raises(UsageError, match=f"{name} takes no --{option}"):
+        with pytest.raises(UsageError, match=f"{name} takes no --{option.replace('_', '-')}"):
             written(exports_home, name, tmp_path, options=Options(**{option: changed[option]}))
 
 

@@ -11,17 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logforge.build import BuildConfig, build_dataset
 from logforge.connectors.builder import Call, EpisodeBuilder
 from logforge.connectors.tool_names import bare_name, tool_action
 from logforge.exporters import export
 from logforge.exports.chat import answer_of, chat_of, prompt_flaw, turns_of
 from logforge.exports.job import Options
 from logforge.exports.weights import Keep, weighted
+from logforge.ingestion import ingest
 from logforge.preference_pairs import pairs_of
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.shards import load_shards
 from logforge.store import Store
 from made_episodes import episodes, finish, parallel_episode
+from made_exports import SPEC, trial
 
 
 @pytest.fixture
@@ -226,7 +229,7 @@ def test_weights_by_credit_keep_its_sign(lines, exports_home, tmp_path):
     given = {(e, s): c for e, s, c in zip(steps["episode_id"], steps["step"], credit, strict=True)}
     for row in map(json.loads, out.read_text("utf-8").split("\n")[:-1]):
         assert np.mean([given[row["episode_id"], step] for step in row["steps"]]) > 0
-    with pytest.raises(UnknownName, match="valid: return, gae"):
+    with pytest.raises(UnknownName, match="valid: return, counterfactual, gae"):
         export(
             exports_home / "d",
             "weighted-sft",
@@ -240,9 +243,19 @@ def test_weights_by_credit_keep_its_sign(lines, exports_home, tmp_path):
         export(exports_home / "d", "weighted-sft", out, store=folder / "store.duckdb", options=options)
 
 
-def test_credit_that_is_not_there_names_the_command_that_makes_it(lines):
-    with pytest.raises(UsageError, match="logforge credit RUN --split train --method gae"):
-        lines("weighted-sft", weigh="gae")
+@pytest.mark.parametrize(
+    ("name", "options", "instead"),
+    [("weighted-sft", {"weigh": "gae"}, "; or --weigh return"), ("credit-text", {"credit": "gae"}, "")],
+)
+def test_credit_that_is_not_there_names_the_command_that_makes_it(
+    exports_home, tmp_path, name, options, instead
+):
+    (tmp_path / "store.duckdb").write_bytes((exports_home / "store.duckdb").read_bytes())
+    with Store(tmp_path / "store.duckdb") as store:
+        store.con.execute("DELETE FROM credit")
+    out, chosen = tmp_path / "x.jsonl", Options(**options)
+    with pytest.raises(UsageError, match=f"logforge credit RUN --split train --method gae{instead}$"):
+        export(exports_home / "d", name, out, store=tmp_path / "store.duckdb", options=chosen)
 
 
 @given(
@@ -285,4 +298,19 @@ def test_nothing_to_write_is_refused_with_the_reasons(exports_home, tmp_path, mo
     monkeypatch.setattr("logforge.exports.weighted.weights_of", lambda job: {})
     with pytest.raises(UsageError, match="not among those kept"):
         export(exports_home / "d", "weighted-sft", tmp_path / "x.jsonl", store=exports_home / "store.duckdb")
+    assert not (tmp_path / "x.jsonl").exists()
+
+
+def test_a_split_without_contrasts_is_told_what_makes_them(tmp_path):
+    tasks = [trial(task, "search", 0, True) for task in ("one", "two", "three", "four", "five", "six")]
+    (tmp_path / "logs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tasks))
+    (tmp_path / "reward.yaml").write_text(SPEC)
+    with Store(tmp_path / "store.duckdb") as store:
+        ingest(store, [tmp_path / "logs.jsonl"], workers=1)
+        build_dataset(
+            store, tmp_path / "reward.yaml", name="d", out=tmp_path, config=BuildConfig(encoder="hashing")
+        )
+    with pytest.raises(UsageError, match="train of d has no contrast") as caught:
+        export(tmp_path / "d", "trl-dpo", tmp_path / "x.jsonl", store=tmp_path / "store.duckdb")
+    assert "two actions in one state" in caught.value.remedy
     assert not (tmp_path / "x.jsonl").exists()

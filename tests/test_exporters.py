@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -7,8 +8,11 @@ from hypothesis import given, settings
 
 from logforge.array_rules import ARRAYS
 from logforge.exporters import export, load_mdp_dataset, to_mdp_dataset
+from logforge.exports.hugging_face import features
 from logforge.optional import import_d3rlpy
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, StoreError, UnknownName, UsageError
+from logforge.schemas.manifest import ArgumentTemplate
+from logforge.schemas.transition import PROPENSITY_KINDS
 from logforge.shards import Shard, SplitArrays, load_shards, write_dataset
 from made_arrays import DIM, LAST, VOCABULARY, altered, episode_kinds, make, manifest
 
@@ -244,7 +248,42 @@ def test_parquet_has_a_row_per_transition(dataset, tmp_path):
     assert table["episode"].to_pylist() == [0, 0, 0, 1, 1, 1, 2, 3, 4, 4]
     assert table["timeout"].to_pylist() == shard.timeouts.tolist()
     assert table["propensity"].to_pylist() == [0.5, None] * 5
+    assert table["propensity_kind"].to_pylist() == [PROPENSITY_KINDS[kind] for kind in shard.propensity_kinds]
+    assert table["proposed_action"].to_pylist() == [VOCABULARY.actions[one] for one in shard.proposed_actions]
+    per_step = np.repeat(np.arange(shard.episode_count), np.diff(shard.episode_offsets))
+    assert table["augmented"].to_pylist() == shard.augmented[per_step].tolist()
+    assert table["group"].to_pylist() == shard.groups[per_step].tolist()
+    assert table["success"].to_pylist() == [
+        {1: True, 0: False, -1: None}[int(shard.success[e])] for e in per_step
+    ]
     assert json.loads(table.schema.metadata[b"logforge_manifest"])["hash"] == shard.manifest.hash
+
+
+def test_rows_name_policies_and_templates_and_hold_numeric_arguments(tmp_path):
+    arrays = make([(3, True), (1, False)])
+    known = np.array([[True], [False], [False], [True]])
+    arrays = replace(
+        arrays,
+        actions=np.full(4, VOCABULARY.id("refund"), np.int32),
+        argument_templates=np.array([0, -1, 0, 0], np.int32),
+        behaviour_policies=np.array([0, 0, -1, 1], np.int32),
+        argument_numbers=np.where(known, np.float32(2.5), np.float32(0)),
+        argument_numbers_known=known,
+    )
+    side = {
+        "argument_templates": (ArgumentTemplate("refund", '{"amount": <number>}'),),
+        "argument_numbers": ("refund.amount",),
+        "behaviour_policies": ("old", "new"),
+    }
+    write_dataset(tmp_path / "made", {"train": arrays}, manifest(**side))
+    table = pq.read_table(export(tmp_path / "made", "parquet", tmp_path / "t.parquet").path)
+    assert table["behaviour_policy"].to_pylist() == ["old", "old", None, "new"]
+    template = side["argument_templates"][0].template
+    assert table["argument_template"].to_pylist() == [template, None, template, template]
+    assert table["argument_numbers"].to_pylist() == [[2.5], [0.0], [0.0], [2.5]]
+    assert table["argument_numbers_known"].to_pylist() == known.tolist()
+    columns = [column["name"] for column in features(load_shards(tmp_path / "made"))]
+    assert table.schema.names == columns
 
 
 def test_parquet_over_many_batches(tmp_path, monkeypatch):

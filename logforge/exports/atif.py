@@ -1,9 +1,10 @@
 """ATIF trajectories out (Agent Trajectory Interchange Format 1.8, Harbor's), one a line.
 
 ATIF has no place for rewards and outcomes: a step's reward stands in `metrics.extra.reward`, the outcome in the trajectory's
-`extra` (`success`, `reward`), where logforge's own reader looks for them. A result belongs to the step that called, so one that
-came after something else was said moves before it. What the agent said without deciding is marked as copied context, which
-trainers leave out. Developers speak as the system.
+`extra` (`success`, `reward`), where logforge's own reader looks for them. A call's `extra.proposed_action` is what a veto had
+another tool run for; a name that ingest mended was no proposal and stands in `extra.called`. A result belongs to the step that
+called, so one that came after something else was said moves before it. What the agent said without deciding is marked as copied
+context, which trainers leave out. Developers speak as the system.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from logforge.exports.episodes import logged_episodes, without_texts
 from logforge.exports.job import Job, Written, json_lines
 from logforge.exports.tools import Definition, toolbox
 from logforge.schemas.episode import Episode, Message, Step
+from logforge.side_arrays import proposed
 
 VERSION = "ATIF-v1.8"
 Json = dict[str, Any]
@@ -100,7 +102,10 @@ def _call(step: Step) -> Json:
         function_name=bare_name(step.action),
         arguments=arguments_of(step),
         extra=_known(
-            proposed_action=step.proposed_action, result_status=step.result_status, reward=step.logged_reward
+            proposed_action=proposed(step),
+            called=step.proposed_action if proposed(step) is None else None,
+            result_status=step.result_status,
+            reward=step.logged_reward,
         )
         or None,
     )

@@ -60,8 +60,8 @@ def _write_split(job: Job, shard: Shard, folder: Path) -> None:
 def features(shard: Shard) -> list[dict[str, Any]]:
     """The columns as a card's head has them."""
     names = {str(place): name for place, name in enumerate(shard.manifest.actions)}
-    wide, long = shard.observation_size, shard.action_size
-    return [
+    wide, long, numbers = shard.observation_size, shard.action_size, len(shard.manifest.argument_numbers)
+    columns: list[dict[str, Any]] = [
         {"name": "episode", "dtype": "int64"},
         {"name": "step", "dtype": "int64"},
         {"name": "observation", "list": "float32", "length": wide},
@@ -75,8 +75,19 @@ def features(shard: Shard) -> list[dict[str, Any]]:
         {"name": "timeout", "dtype": "bool"},
         {"name": "return_to_go", "dtype": "float32"},
         {"name": "propensity", "dtype": "float32"},
+        {"name": "propensity_kind", "dtype": "string"},
+        {"name": "behaviour_policy", "dtype": "string"},
+        {"name": "proposed_action", "dtype": "string"},
+        {"name": "argument_template", "dtype": "string"},
         {"name": "weight", "dtype": "float32"},
+        {"name": "augmented", "dtype": "bool"},
+        {"name": "success", "dtype": "bool"},
+        {"name": "group", "dtype": "int32"},
     ]
+    if numbers:
+        columns.append({"name": "argument_numbers", "list": "float32", "length": numbers})
+        columns.append({"name": "argument_numbers_known", "list": "bool", "length": numbers})
+    return columns
 
 
 def _typed(column: dict[str, Any]) -> dict[str, Any]:

@@ -30,14 +30,21 @@ class Options:
     """What weights come from: `return`, or a method of credit that the store keeps."""
     keep: str = "positive"
     """`positive`, `all`, or `top=SHARE`."""
+    credit: str = "counterfactual"
+    """The method of credit that the store keeps."""
+    key_share: float = 0.1
+    """The share of the steps with known credit that are key steps: those of the largest |credit|."""
+    least_support: int = 0
+    """Credit of a step whose action the train split has fewer times in that state counts as unknown."""
+    key_steps: str | None = None
+    """A file of key steps as people judged them (logforge/key_steps.py)."""
 
     def check(self, form: Format) -> None:
         """Raise UsageError for an option that the format would ignore."""
         for option in fields(self):
             if getattr(self, option.name) != option.default and option.name not in form.options:
-                raise UsageError(
-                    f"{form.name} takes no --{option.name}", "leave it out, or choose another --format"
-                )
+                named = f"--{option.name.replace('_', '-')}"
+                raise UsageError(f"{form.name} takes no {named}", "leave it out, or choose another --format")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from logforge.arrays import Array
 from logforge.atomic import replaced_file
 from logforge.exports.job import Job, Written
+from logforge.schemas.transition import PROPENSITY_KINDS
 from logforge.shards import Shard
 
 GROUP = 8192
@@ -49,7 +50,11 @@ def rows_of(shard: Shard, start: int, stop: int) -> pa.Table:
     """Some transitions as a table."""
     indices = np.arange(start, stop)
     batch, episodes = shard.batch(indices), shard.episode_index[start:stop]
-    names = pa.array(shard.manifest.actions)
+    names, side, success = (
+        pa.array(shard.manifest.actions),
+        shard.manifest.side_names,
+        shard.success[episodes],
+    )
     columns: dict[str, Any] = {
         "episode": episodes,
         "step": indices - shard.episode_offsets[episodes],
@@ -64,9 +69,26 @@ def rows_of(shard: Shard, start: int, stop: int) -> pa.Table:
         "timeout": shard.timeouts[start:stop],
         "return_to_go": batch.returns,
         "propensity": pa.array(shard.propensities[start:stop], from_pandas=True),
+        "propensity_kind": _named(shard.propensity_kinds[start:stop], PROPENSITY_KINDS),
+        "behaviour_policy": _named(shard.behaviour_policies[start:stop], side.policies),
+        "proposed_action": names.take(pa.array(shard.proposed_actions[start:stop])),
+        "argument_template": _named(
+            shard.argument_templates[start:stop], [one.template for one in side.templates]
+        ),
         "weight": batch.weights,
+        "augmented": shard.augmented[episodes],
+        "success": pa.array(success == 1, mask=success < 0),
+        "group": shard.groups[episodes],
     }
+    if side.numbers:
+        columns["argument_numbers"] = lists(shard.argument_numbers[start:stop])
+        columns["argument_numbers_known"] = lists(shard.argument_numbers_known[start:stop])
     return pa.table(columns)
+
+
+def _named(places: Array, names: Sequence[str]) -> pa.Array[Any]:
+    """The names at these places; null at those below 0."""
+    return pa.array(names, pa.string()).take(pa.array(places, mask=places < 0))
 
 
 def lists(rows: Array) -> pa.Array[Any]:

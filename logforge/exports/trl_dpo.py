@@ -14,8 +14,9 @@ from logforge.action_names import renamed
 from logforge.exports.chat import Chat, Turn, answer_of, chat_of, prompt_flaw, turns_of
 from logforge.exports.job import Job, Written, json_lines
 from logforge.exports.tools import as_text, toolbox
-from logforge.preference_pairs import pairs_of
+from logforge.preference_pairs import NO_CONTRAST, pairs_of
 from logforge.schemas.episode import Episode
+from logforge.schemas.errors import UsageError
 
 _BATCH = 128
 UNCERTAIN = "uncertain"
@@ -25,6 +26,8 @@ def write(job: Job) -> list[Written]:
     """A line for each contrast whose interval excludes 0 (with `uncertain`, for every one), the widest gap first."""
     split, name = job.shard.split, job.manifest.dataset
     found = pairs_of(job.store, name, split)
+    if not found.height:
+        raise UsageError(f"{split} of {name} has no contrast", NO_CONTRAST)
     chosen = found if job.options.uncertain else found.filter("certain")
     left_out = Counter({UNCERTAIN: found.height - chosen.height})
     tools, rows = toolbox(job.store, name, split), 0

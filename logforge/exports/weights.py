@@ -24,6 +24,7 @@ import polars as pl
 
 from logforge.arrays import Array
 from logforge.exports.job import Job
+from logforge.exports.kept_credit import kept_credit
 from logforge.schemas.errors import UnknownName, UsageError
 
 RETURN: Final = "return"
@@ -39,9 +40,6 @@ WHERE t.dataset = ? AND t.split = ? ORDER BY episode_id, step
 _CREDIT = """
 SELECT episode_id, s.position, step, c.credit AS amount FROM credit c JOIN steps s USING (episode_id, step)
 WHERE c.dataset = ? AND c.split = ? AND c.hash = ? AND c.method = ? ORDER BY episode_id, step
-"""
-_KINDS = """
-SELECT DISTINCT method, policy, settings FROM credit WHERE dataset = $1 AND split = $2 AND hash = $3 ORDER BY ALL
 """
 
 
@@ -103,27 +101,15 @@ def _amounts(job: Job) -> tuple[list[TurnKey], Array]:
     if method == RETURN:
         found = job.store.con.sql(_RETURNS, params=place)
     else:
-        _check_credit(job, method)
+        kept_credit(job, method, "--weigh", (RETURN,))
         found = job.store.con.sql(_CREDIT, params=[*place, job.manifest.hash, method])
     decisions: pl.DataFrame = found.pl()
+    if unknown := decisions["amount"].null_count():
+        raise UsageError(
+            f"--weigh {method}: {unknown:,} of {decisions.height:,} steps have unknown credit",
+            f"take a method that gives all of them some, or --weigh {RETURN}",
+        )
     turns = decisions.group_by("episode_id", "position", maintain_order=True).agg(
         pl.col("step").first(), pl.col("amount").mean()
     )
     return list(turns.select("episode_id", "step").iter_rows()), turns["amount"].to_numpy()
-
-
-def _check_credit(job: Job, method: str) -> None:
-    """Credit of one method, one policy and one set of options: of several, no one can say which is meant."""
-    place = [job.manifest.dataset, job.shard.split, job.manifest.hash]
-    kept = job.store.con.execute(_KINDS, place).fetchall()
-    methods = sorted({row[0] for row in kept})
-    if method not in methods:
-        if not methods:
-            remedy = f"make it: logforge credit RUN --split {job.shard.split} --method {method}; or --weigh {RETURN}"
-            raise UsageError(f"the store keeps no credit of {job.shard.split} of this build", remedy)
-        raise UnknownName("--weigh", method, [RETURN, *methods])
-    found = [row for row in kept if row[0] == method]
-    if len(found) > 1:
-        told = "; ".join(f"policy {policy}, {settings}" for _, policy, settings in found)
-        remedy = "delete those you do not mean from the table `credit`, or build and credit again"
-        raise UsageError(f"the store keeps {len(found)} credits by {method}: {told}", remedy)
