@@ -1,5 +1,6 @@
 """Writes the generated pages: docs/cli.md from the commands, docs/tables.md from schemas/tables.py, the table of rules in
-docs/quarantine.md from schemas/rules.py, and the JSON schemas of reward specs and of manifests from schemas/. `make docs`."""
+docs/quarantine.md from schemas/rules.py, the JSON schemas of reward specs and of manifests from schemas/, and that of the rows
+of credit as text. `make docs`."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import click
 from logforge.cli import main
 from logforge.credit_methods import METHODS
 from logforge.exports.catalogue import FORMATS
+from logforge.exports.credit_text import row_schema
 from logforge.monitors import MEASURES
 from logforge.presets import PRESETS
 from logforge.schemas.manifest import manifest_schema
@@ -161,6 +163,7 @@ PAGES = {
     "training.md": training_page,
     "../logforge/templates/reward.schema.json": reward_schema,
     "../logforge/templates/manifest.schema.json": lambda: json.dumps(manifest_schema(), indent=2) + "\n",
+    "../logforge/templates/credit_text.schema.json": lambda: json.dumps(row_schema(), indent=2) + "\n",
 }
 
 

@@ -127,7 +127,7 @@ def bad_cases(store: Store, dataset: str, *, limit: int = 10, seed: int = 0) -> 
     query = context.ask("episodes", _EPISODES.format(stages=labelled(context)))
     failures = query.column("success").count(False)
     if not failures:
-        return BadCases(dataset, 0, (), limit)
+        return BadCases(context.dataset, 0, (), limit)
     rows = pl.DataFrame(query.dicts(), infer_schema_length=None)
     texts = rows["text"].to_list()
     vectors = embed(store.con, make_encoder(str(context.manifest.config["encoder"])), texts)
@@ -138,7 +138,7 @@ def bad_cases(store: Store, dataset: str, *, limit: int = 10, seed: int = 0) -> 
     found = [_case(rows, group, words[int(key[0])]) for key, group in groups.items()]
     found.sort(key=lambda case: (-case.cost, -case.count, case.topic, case.failure, case.episodes))
     ranked = tuple(_with_rank(case, rank) for rank, case in enumerate(found, 1))
-    return BadCases(dataset, failures, ranked, limit)
+    return BadCases(context.dataset, failures, ranked, limit)
 
 
 def _case(rows: pl.DataFrame, group: pl.DataFrame, words: tuple[str, ...]) -> BadCase:
