@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks.made import write_arrays, write_lines
 from benchmarks.measure import Result, Run, ingest_alone
 
-MESSAGES = int(os.environ.get("LOGFORGE_BENCH_MESSAGES", "600000"))
-REPEATS = 3
+MESSAGES = int(os.environ.get("LOGFORGE_BENCH_MESSAGES", "2000000"))
+REPEATS = 2
 
 
 def run() -> list[Result]:

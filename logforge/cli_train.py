@@ -91,6 +91,9 @@ from logforge.cli_options import JSON, say, show
     "--ewc", default=0.0, help="Hold each weight to the earlier one as far as its data made it sure."
 )
 @click.option("--kl", default=0.0, help="Hold the choices to those of the earlier policy.")
+@click.option(
+    "--kl-target", type=float, help="Let --kl follow: doubled above this divergence (nats), halved below."
+)
 @click.option("--replay", metavar="DATASET", help="An earlier dataset to draw from too (torch).")
 @click.option("--replay-share", default=0.2, show_default=True, help="Of each batch.")
 @JSON

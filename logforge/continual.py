@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from logforge.learners import Fit
     from logforge.networks import Network
 
+EVERY: Final = 20
+"""Updates between two looks at how far a policy has diverged."""
+KL_RANGE: Final = (2.0**-10, 2.0**10)
+"""What an adapted coefficient keeps to, in units of what it began with."""
 _NEVER: Final = -1e9
 """For −∞ where a difference of two such numbers has to be 0."""
 
@@ -105,7 +109,7 @@ def warm(fit: Fit, earlier: Sequence[Earlier], config: TrainConfig, manifest: Ma
         heads = [_head(one.bundle, templates, fit.head.layers(k)) for k, one in enumerate(earlier)]
         fit.head.start(heads)
     if config.ewc or config.kl:
-        fit.anchor = Anchor(earlier, fit, config.ewc, config.kl)
+        fit.anchor = Anchor(earlier, fit, config.ewc, config.kl, config.kl_target)
 
 
 def replay_of(config: TrainConfig, name: str, shard: Shard, later: Replay) -> Replay | Mixed:
@@ -137,11 +141,22 @@ def reach(config: TrainConfig, shard: Shard) -> Span:
 
 
 class Anchor:
-    """What holds each member's acting network to the one it began with."""
+    """What holds each member's acting network to the one it began with.
 
-    def __init__(self, earlier: Sequence[Earlier], fit: Fit, ewc: float, kl: float) -> None:
+    With a `kl_target` each member's coefficient follows its own divergence, as PPO's penalty does (Schulman et al. 2017,
+    arXiv 1707.06347): looked at every EVERY updates, it is doubled where the mean was above 1.5 times the target and halved where it
+    was below the target / 1.5, between KL_RANGE times what it began with.
+    """
+
+    def __init__(
+        self, earlier: Sequence[Earlier], fit: Fit, ewc: float, kl: float, kl_target: float | None = None
+    ) -> None:
+        import torch
+
         acts = fit.online[fit.learner.acts]
-        self.ewc, self.kl = ewc, kl
+        self.ewc, self.kl, self.kl_target = ewc, kl, kl_target
+        self.coefficients = torch.full((len(earlier),), kl, device=fit.device)
+        self._seen: list[torch.Tensor] = []
         self.network: Network = [part.detach().clone() for part in acts]
         self.known = earlier[0].growth.actions
         self.fisher: Network = stacked([_fisher(one, fit) for one in earlier], fit.device) if ewc else []
@@ -152,8 +167,26 @@ class Anchor:
         if self.ewc:
             found["ewc"] = self.ewc / 2 * self._moved(acting)
         if self.kl:
-            found["kl"] = self.kl * self._diverged(acting, batch)
+            diverged = self._diverged(acting, batch)
+            found["kl"] = self.coefficients * diverged
+            self._adapt(diverged.detach())
         return found
+
+    def _adapt(self, diverged: torch.Tensor) -> None:
+        """Let the coefficients follow; those of this update are as they were."""
+        import torch
+
+        if self.kl_target is None:
+            return
+        self._seen.append(diverged)
+        if len(self._seen) == EVERY:
+            mean = torch.stack(self._seen).mean(dim=0)
+            factor = torch.ones_like(mean)
+            factor[mean > 1.5 * self.kl_target] = 2.0
+            factor[mean < self.kl_target / 1.5] = 0.5
+            low, high = (self.kl * edge for edge in KL_RANGE)
+            self.coefficients = (self.coefficients * factor).clamp(low, high)
+            self._seen.clear()
 
     def _moved(self, acting: Network) -> torch.Tensor:
         parts = zip(self.fisher, acting, self.network, strict=True)

@@ -47,8 +47,8 @@ class TrainConfig:
     settings came from (logforge/presets.py).
 
     `heads` adds a second output over argument templates (template_head.py, torch alone). `warm_start` is a run or a policy of
-    one to go on from, `ewc` and `kl` hold to it, and `replay` is an earlier dataset of which `replay_share` of each batch is
-    drawn (continual.py, torch alone).
+    one to go on from, `ewc` and `kl` hold to it (`kl_target` lets `kl` follow the divergence), and `replay` is an earlier dataset of
+    which `replay_share` of each batch is drawn (continual.py, torch alone).
 
     `policy_conditioned` gives the network over texts a vector of the policy that decided (policy_vectors.py).
     """
@@ -77,6 +77,7 @@ class TrainConfig:
     warm_start: str | None = None
     ewc: float = 0.0
     kl: float = 0.0
+    kl_target: float | None = None
     replay: str | None = None
     replay_share: float = 0.2
     policy_conditioned: bool = False
@@ -104,6 +105,7 @@ class TrainConfig:
             "hidden": not self.hidden or min(self.hidden) < 1,
             "ewc": not 0 <= self.ewc < np.inf,
             "kl": not 0 <= self.kl < np.inf,
+            "kl_target": self.kl_target is not None and not 0 < self.kl_target < np.inf,
             "replay_share": not 0 <= self.replay_share < 1,
             "seed": not 0 <= self.seed <= 2**32 - max(1, self.members),
         }
@@ -121,6 +123,10 @@ class TrainConfig:
                 raise UsageError(
                     f"{name} holds a policy to an earlier one, and none is given", "give --warm-start"
                 )
+        if self.kl_target is not None and not self.kl:
+            raise UsageError(
+                "kl_target says how far a policy may go, and nothing holds it", "give --kl to begin with"
+            )
         asked = {"warm_start": self.warm_start, "replay": self.replay, "heads": self.heads != ONE_HEAD}
         for name in (name for name, given in asked.items() if given and self.backend != "torch"):
             option = f"--{name.replace('_', '-')}"

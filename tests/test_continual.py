@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import made_tasks as tasks
 from logforge import continual
 from logforge.cli import main
-from logforge.continual import reach
+from logforge.continual import EVERY, Anchor, reach
 from logforge.diagnosis import diagnose
 from logforge.experience import Mixed, Replay
 from logforge.policy import load_policy
@@ -76,6 +76,35 @@ def test_new_data_alone_forgets_and_each_remedy_keeps_more(home, plain):
         held = gone_on(home, name, **settings)
         assert tasks.agreement(held, home / "first") > forgot + 0.05, name
         assert tasks.agreement(held, home / "second") > 0.7, name
+
+
+def test_a_target_lets_the_coefficient_follow_the_divergence(home):
+    """Little held at first, it is held more where it goes too far, and less where it may go."""
+    policies = {
+        name: gone_on(home, f"target-{name}", kl=0.02, kl_target=target)
+        for name, target in (("near", 0.01), ("far", 10.0))
+    }
+    kept = {name: tasks.agreement(policy, home / "first") for name, policy in policies.items()}
+    learnt = {name: tasks.agreement(policy, home / "second") for name, policy in policies.items()}
+    assert kept["near"] > kept["far"] + 0.1
+    assert learnt["far"] > learnt["near"]
+
+
+def test_coefficients_are_doubled_and_halved_member_by_member_and_bounded():
+    anchor = Anchor.__new__(Anchor)
+    anchor.kl, anchor.kl_target, anchor._seen = 0.5, 0.1, []
+    anchor.coefficients = torch.full((3,), 0.5)
+    for rounds, expected in ((1, [1.0, 0.5, 0.25]), (20, [512.0, 0.5, 0.5 / 1024])):
+        for _ in range(rounds * EVERY):
+            anchor._adapt(torch.tensor([0.2, 0.1, 0.05]))
+        assert anchor.coefficients.tolist() == expected
+
+
+def test_a_target_without_a_coefficient_is_refused(home):
+    with pytest.raises(UsageError, match="give --kl"):
+        gone_on(home, "none", kl_target=0.1)
+    with pytest.raises(UsageError, match="kl_target"):
+        gone_on(home, "none", kl=1.0, kl_target=0.0)
 
 
 def test_coefficients_of_0_and_no_share_are_plain_going_on(home, plain):
