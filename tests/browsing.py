@@ -62,7 +62,10 @@ def _proxy() -> Iterator[tuple[int, list[str]]]:
                 with client:
                     client.settimeout(2)
                     try:
-                        asked.append(client.recv(4096).split(b"\r\n")[0].decode("latin-1"))
+                        line = client.recv(4096).split(b"\r\n")[0].decode("latin-1")
+                        if not line:  # the browser ended before it asked for anything
+                            continue
+                        asked.append(line)
                         client.sendall(b"HTTP/1.1 502 no\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
                     except OSError:
                         continue
