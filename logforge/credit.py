@@ -196,20 +196,19 @@ def credit_of(
             f"leave out --per-seconds, or take one of {clocked}",
         )
     shard, train = run_data(read_run(Path(run)), dataset, split)
-    values, refused = None, ""
-    if any(item.needs == "values" for item in methods):
-        refused = ope.refusal(train) if len(methods) > 1 else ""
-        if not refused:
-            _, values = fit_values(run, split, policy, dataset=dataset, progress=progress, **fit)
+    needs_values = any(item.needs == "values" for item in methods)
+    refused = ope.refusal(train) if needs_values and len(methods) > 1 else ""
+    values = None
+    if needs_values and not refused:
+        _, values = fit_values(run, split, policy, dataset=dataset, progress=progress, **fit)
     steps = _steps(store, shard)
     discounts, notes = (None, []) if per_seconds is None else _clock(steps, shard, per_seconds)
     worked = steps["worked"].fill_null(False).to_numpy()
     evidence = Evidence(shard, train, values, worked, discounts, n, lam)
     found = {item.name: _given(item, evidence, len(methods) == 1) for item in methods}
     support = support_of(shard, train)
-    notes += (
-        [f"no values can be fitted, so the methods that need them give none: {refused}"] if refused else []
-    )
+    if refused:
+        notes.append(f"no values can be fitted, so the methods that need them give none: {refused}")
     if any("lam" in item.options for item in methods) and (told := unusual("λ", lam)):
         notes.append(told)
     notes += [

@@ -21,11 +21,10 @@ from logforge.generalisation import bracketed
 from logforge.ope import Estimate
 from logforge.policy import PolicyBundle, load_policy
 from logforge.progress import Tick, silent
-from logforge.runs import read_run
+from logforge.runs import read_run, run_data
 from logforge.schemas.errors import Mismatch, UnknownName
 from logforge.schemas.manifest import INVALID
 from logforge.schemas.transition import DRAWN_SPLITS
-from logforge.shards import load_shards
 from logforge.tabulate import plural, table
 
 if TYPE_CHECKING:
@@ -173,6 +172,7 @@ def play(
     if server.manifest.actions != (*world.actions, INVALID):
         remedy = f"train on logs of it: logforge simulate {simulator}"
         raise Mismatch(f"{run}: actions", (*world.actions, INVALID), server.manifest.actions, remedy)
+    logged = [_logged(record)] if baselines == "all" else []
     table_of = _Table(world, episodes, held_out, _STREAM + seed)
     for number, (name, bundle) in enumerate(bundles.items()):
         progress(number, len(bundles), f"playing {name}")
@@ -181,10 +181,8 @@ def play(
     if baselines == "all":
         table_of.add("rule", "rule")
         notes.append(table_of.add_online(seed, progress))
-    rows = table_of.rows()
-    if baselines == "all":
-        rows = [_logged(record), *rows]
-    return PlayReport(str(run), simulator, episodes, held_out, seed, tuple(rows), tuple(notes))
+    rows = (*logged, *table_of.rows())
+    return PlayReport(str(run), simulator, episodes, held_out, seed, rows, tuple(notes))
 
 
 class _Table:
@@ -252,7 +250,7 @@ class _Table:
 
 def _logged(record: dict[str, Any]) -> Row:
     """What the log of a run's dataset did, over train, validation and test; copies are left out."""
-    shards = [load_shards(record["dataset"]["path"], split) for split in DRAWN_SPLITS]
+    shards = [run_data(record, None, split)[0] for split in DRAWN_SPLITS]
     kept = [shard.only(~np.asarray(shard.augmented)) for shard in shards if shard.episode_count]
     return Row("log", KINDS["log"], metrics_of(kept, shards[0].manifest.actions), None)
 

@@ -22,16 +22,8 @@ from logforge.replaying import replay
 from logforge.store import Store
 from logforge.watching import watch
 from test_ingest import assert_conserved, content
+from test_quarantine import MAPPING
 
-MAPPING = """\
-name: mine
-messages:
-  path: $.lines[*]
-  role:
-    path: $.by
-    values: {u: user, a: assistant}
-  content: $.t
-"""
 OTHER = MAPPING.replace("mine", "better").replace("content: $.t", "content: $.t\n  thought: $.who")
 TORN = '{"who": "me", "lines": [{"by'
 

@@ -19,7 +19,7 @@ from logforge.envs.simulation import simulate
 from logforge.episode_metrics import SEVEN
 from logforge.ingestion import ingest
 from logforge.playing import play
-from logforge.schemas.errors import Mismatch, UnknownName
+from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.states import StateConfig
 from logforge.store import Store
 from logforge.training import train
@@ -95,6 +95,13 @@ def test_it_is_refused_where_nothing_can_be_played(run):
         play(run, "support-escalation", episodes=5)
     with pytest.raises(UnknownName):
         play(run, "chess", episodes=5)
+    moved = run.parent / "default"
+    moved.rename(run.parent / "away")
+    try:
+        with pytest.raises(UsageError, match="no longer at"):
+            play(run, "it-ops", episodes=5, baselines="all")
+    finally:
+        (run.parent / "away").rename(moved)
     for options, said in (
         (["--baselines", "all"], "--simulator it-ops"),
         (["--episodes", "9"], "--episodes needs a simulator"),
