@@ -23,6 +23,7 @@ from logforge.onnx_encoder import minilm_onnx, onnx_folder
 from logforge.progress import Tick, silent
 from logforge.schemas.errors import CheckFailed, Mismatch, Problem, UnknownName, UsageError
 from logforge.sentence_encoder import SentenceTransformerEncoder, minilm
+from logforge.store_checkpoint import checkpoint_when_due
 
 F32 = npt.NDArray[np.float32]
 _BATCHES_PER_COMMIT = 8
@@ -219,6 +220,7 @@ def _keep(con: duckdb.DuckDBPyConnection, encoder: Encoder, hashes: Sequence[str
     )
     with _registered(con, "_new_vectors", rows):
         con.execute("INSERT INTO embeddings BY NAME SELECT * FROM _new_vectors")
+    checkpoint_when_due(con)
 
 
 @contextmanager

@@ -63,8 +63,9 @@ GROUP_SOURCES = 250
 """Or this number."""
 _AHEAD = COMMIT_BYTES + QUEUED * GROUP_BYTES
 """What may be read before its turn, for each helping process."""
-_SETTINGS = {"checkpoint_threshold": "200MB", "memory_limit": "128MB"}
-"""DuckDB's while it ingests. Small checkpoints rewrite the file again and again, none at all keeps every committed row in
+_CHECKPOINT_BYTES = 200 << 20
+_MEMORY = "128MB"
+"""DuckDB's limits while it ingests. Small checkpoints rewrite the file again and again, none at all keeps every committed row in
 memory; without a limit DuckDB takes four fifths of the machine's."""
 _SHARING = {"threads": "1"}
 """DuckDB's while other processes read: more threads take their cores from them, and do the same work with more effort."""
@@ -161,7 +162,7 @@ def ingest(
         unpacker = Unpacker(room, known)
         done = _read_and_store(store, fresh, crew, progress, options, unpacker)
     as_before = (kept_as_is | unpacker.unchanged | set(unpacker.stayed)) - done
-    with store.settings(**_SETTINGS):
+    with store.settings(_CHECKPOINT_BYTES, memory_limit=_MEMORY):
         return report_of(store, sorted(done), sorted(as_before), sorted(map(str, unpacker.stayed.values())))
 
 
@@ -235,7 +236,7 @@ def _remove_entered(store: Store, labels: Iterable[str], read: set[str]) -> None
 def _read_and_store(
     store: Store, jobs: list[Job], crew: Crew, tick: Tick, options: ReadOptions, unpacker: Unpacker
 ) -> set[str]:
-    with few_collections(), store.settings(**_SETTINGS):
+    with few_collections(), store.settings(_CHECKPOINT_BYTES, memory_limit=_MEMORY):
         done = _run(store, jobs, crew, tick, options, unpacker)
         store.checkpoint()
     return done

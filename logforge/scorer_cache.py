@@ -11,6 +11,7 @@ from logforge.encoders import is_read_only, text_hash
 from logforge.frames import rows_table
 from logforge.schemas.tables import SCORER_RESULTS
 from logforge.scorer import Score, Texts
+from logforge.store_checkpoint import checkpoint_when_due
 
 
 def key_of(texts: Texts) -> str:
@@ -51,6 +52,7 @@ class ScorerCache:
         ]
         fresh = rows_table(SCORER_RESULTS, rows)  # noqa: F841  DuckDB finds it by its name
         self.con.execute("INSERT INTO scorer_results BY NAME SELECT * FROM fresh")
+        checkpoint_when_due(self.con)
 
     def sources(self) -> list[str]:
         """The models that an endpoint said had answered."""

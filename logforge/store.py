@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 
 from logforge.atomic import sync
+from logforge.block_journal import Hold, hold, journal_of, locked, release
 from logforge.frames import Tables, episodes_of
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import StoreError, UsageError
 from logforge.schemas.tables import LONG_TEXTS, TABLES, Column
+from logforge.store_checkpoint import CHECKPOINT_BYTES, checkpoint, checkpoint_when_due, log_bytes, log_of
 
 DEFAULT_PATH = "logforge.duckdb"
 VERSION = 5
@@ -33,15 +35,22 @@ _FOREIGN = "this DuckDB file is no logforge store"
 _ELSEWHERE = "name another file with --store"
 _HOLDER = re.compile(r"\(PID (\d+)\)")
 _RETRY_S = 0.1
+_MENDING_S = 1
 _LATER = "try again when it is done, or wait for it with --wait SECONDS, where the command's --help lists it"
 _MEMORY = "free some memory and run it again: what was stored before is whole"
 _DISK = "free some disk space and run it again: what was stored before is whole"
+_DAMAGE = "Corrupt (?:database|WAL) file"
 _SYSTEM = (
     ("No space left|File too large|Disk quota", "disk_full", _DISK),
     (
         "Read-only file system|Permission denied",
         "store_not_writable",
         "name a place that you may write to with --store",
+    ),
+    (
+        _DAMAGE,
+        "store_damaged",
+        "a disk or a copy changed its file: put a backup in its place, or ingest the logs into another one with --store",
     ),
     ("not a valid DuckDB database file", "not_a_store", _ELSEWHERE),
     ("No such file or directory", "no_folder", "make its folder first, or name another place with --store"),
@@ -61,8 +70,11 @@ class Store:
         wait: float = 0,
         waiting: Callable[[str], None] | None = None,
     ) -> None:
-        self.path = Path(path)
-        self._old: list[IO[bytes]] = []
+        self.path = _target(Path(path))
+        self.checkpoint_bytes = CHECKPOINT_BYTES
+        self._read_only = read_only
+        self._holds = ExitStack()
+        self._release = weakref.finalize(self, self._holds.close)
         if str(path).startswith(":"):
             raise StoreError(str(path), "a store is a file", "name one with --store")
         if (read_only or not create) and not self.path.exists():
@@ -71,7 +83,7 @@ class Store:
             )
         if not self.path.exists():
             _make(self.path)
-        self.con = _connect(self.path, read_only, wait, waiting)
+        self._connect(wait, waiting)
         try:
             if not read_only:
                 with writing(self.path):
@@ -79,7 +91,7 @@ class Store:
                     _lay_out(self.con, self.path)
             self._check_version()
         except BaseException:
-            self.con.close()
+            self._let_go()
             raise
 
     def __enter__(self) -> Self:
@@ -89,12 +101,25 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        if isinstance(error, duckdb.Error) and re.search(_DAMAGE, str(error)):
+            raise _failed(self.path, "cannot be read", error) from error
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection. What cannot be written into the file stays in the log of changes beside it."""
+        try:
+            if not self._read_only and log_bytes(self.path):
+                with suppress(duckdb.Error, StoreError):
+                    self.checkpoint()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
         self.con.close()
-        for old in self._old:
-            old.close()
+        self._release()
+
+    def _connect(self, wait: float = 0, waiting: Callable[[str], None] | None = None) -> None:
+        self.con, self._held = _connect(self.path, self._read_only, wait, waiting)
+        self._holds.callback(release, self._held)
 
     def _check_version(self) -> None:
         try:
@@ -111,7 +136,8 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing. A full disk is reported as StoreError and leaves the store as it was."""
+        """All or nothing. A full disk is reported as StoreError and leaves the store as it was, or with all of it when the
+        disk is full only for the checkpoint that may follow."""
         with writing(self.path):
             self.con.execute("BEGIN")
             try:
@@ -120,21 +146,26 @@ class Store:
             except BaseException:
                 self._roll_back()
                 raise
+        with self._writing():
+            checkpoint_when_due(self.con, self.path, self.checkpoint_bytes)
 
     @contextmanager
-    def settings(self, **values: str) -> Iterator[None]:
-        """DuckDB's settings as given in here, and as they were after."""
+    def settings(self, checkpoint_bytes: int | None = None, /, **values: str) -> Iterator[None]:
+        """DuckDB's settings, and ours of checkpoints, as given in here and as they were after."""
+        every = self.checkpoint_bytes
         before = self.con.execute(
             "SELECT name, value FROM duckdb_settings() WHERE name IN (SELECT unnest(?))", [list(values)]
         ).fetchall()
-        self._set(values)
         try:
+            self.checkpoint_bytes = every if checkpoint_bytes is None else checkpoint_bytes
+            self._set(values)
             yield
         finally:
             with suppress(
                 duckdb.FatalException
             ):  # after a full disk no statement runs any more; its own error is told
                 self._set(dict(before))
+            self.checkpoint_bytes = every
 
     def _set(self, values: Mapping[str, str]) -> None:
         for name, value in values.items():
@@ -142,8 +173,16 @@ class Store:
 
     def checkpoint(self) -> None:
         """Write what was committed into the file itself, so that no log of changes is left beside it."""
-        with writing(self.path):
-            self.con.execute("CHECKPOINT")
+        with self._writing():
+            checkpoint(self.path, self.con)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with writing(self.path):
+                yield
+        except OSError as error:
+            raise _failed(self.path, "cannot write", error) from error
 
     def rewrite(self, *last: str) -> None:
         """Copy what the tables hold into a fresh file, run the statements `last` on it (its catalog is `fresh`), and put it
@@ -173,14 +212,13 @@ class Store:
         self.con.close()
         # The lock of DuckDB went with its handle. Ours keeps other processes out of the old file until we are done with
         # the store: one that opened it before the swap would write into a file that has no name any more.
-        self._old.append(self.path.open("r+b"))
-        if not _lock(self._old[-1]) or self.path.stat().st_mtime_ns != before.st_mtime_ns:
+        if not locked(self._held.handle) or self.path.stat().st_mtime_ns != before.st_mtime_ns:
             raise StoreError(str(self.path), "another process took the store", _LATER, rule="store_locked")
         _remove(self.path.with_name(self.path.name + ".tmp"))  # what a killed process had spilled
         sync(fresh)
         fresh.replace(self.path)
         sync(self.path.parent)
-        self.con = _connect(self.path, read_only=False, wait=0, waiting=None)
+        self._connect()
 
     def _roll_back(self) -> None:
         with suppress(duckdb.Error):  # the failure may have ended the transaction already
@@ -213,6 +251,8 @@ class Store:
             rows: pl.DataFrame = result.project(", ".join(shown)).pl()
             return rows
         except (duckdb.Error, pl.exceptions.PolarsError) as error:
+            if re.search(_DAMAGE, str(error)):
+                raise _failed(self.path, "cannot be read", error) from error
             remedy = "docs/tables.md lists the tables and their columns"
             raise UsageError(f"the query failed: {error}", remedy, rule="wrong_query") from None
 
@@ -252,27 +292,36 @@ def _remove_spilled(path: Path) -> None:
 
 
 def own_files(path: Path) -> frozenset[Path]:
-    """A store's file, what DuckDB keeps beside it, and the key of its secrets."""
+    """A store's file, what lies beside it, and the key of its secrets."""
+    path = _target(path)
     fresh = f".{path.name}.fresh"
-    names = (path.name, f"{path.name}.wal", fresh, f"{fresh}.wal", f"{path.name}.key")
-    return frozenset(path.with_name(name).resolve() for name in names)
+    files = (*_parts(path), *_parts(path.with_name(fresh)), path.with_name(f"{path.name}.key"))
+    return frozenset(file.resolve() for file in files)
+
+
+def _parts(path: Path) -> tuple[Path, ...]:
+    """A store's file, its log of changes, those that a checkpoint has for a moment (DuckDB's, then ours)."""
+    log = log_of(path)
+    return (
+        path,
+        log,
+        *(log.with_name(f"{log.name}.{end}") for end in ("checkpoint", "recovery")),
+        journal_of(path),
+    )
+
+
+def _target(path: Path) -> Path:
+    """Where a link leads: DuckDB keeps what belongs to a file beside the file itself."""
+    return path.resolve() if path.is_symlink() else path
 
 
 def _quoted(name: str, mark: str = '"') -> str:
     return mark + name.replace(mark, 2 * mark) + mark
 
 
-def _lock(file: IO[bytes]) -> bool:
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 def _remove(path: Path) -> None:
     """Remove a database that is in nobody's use, with what lies beside it, or a folder."""
-    for file in (path, path.with_name(path.name + ".wal")):
+    for file in _parts(path):
         if file.is_dir():
             shutil.rmtree(file)
         else:
@@ -355,13 +404,16 @@ def _make(path: Path) -> None:
 
 def _connect(
     path: Path, read_only: bool, wait: float, waiting: Callable[[str], None] | None
-) -> duckdb.DuckDBPyConnection:
+) -> tuple[duckdb.DuckDBPyConnection, Hold]:
     """Open the file, trying again for `wait` seconds while another process has it."""
-    end = time.monotonic() + wait
+    mended = journal_of(path).exists()  # by whoever comes first, and that takes no time
+    end = time.monotonic() + max(wait, _MENDING_S if mended else 0)
     while True:
         try:
-            return duckdb.connect(str(path), read_only=read_only)
-        except duckdb.Error as error:
+            opened = _opened(path, read_only)
+            if opened:
+                return opened
+        except (duckdb.Error, OSError) as error:
             if "Could not set lock" not in str(error):
                 raise _failed(path, "cannot open the store", error) from None
             holder = _HOLDER.search(str(error))
@@ -372,6 +424,21 @@ def _connect(
                 waiting(f"{path}: {who}; waiting for up to {wait:g} s")
                 waiting = None
         time.sleep(_RETRY_S)
+
+
+def _opened(path: Path, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Hold] | None:
+    """None where another file was put in its place meanwhile."""
+    with ExitStack() as undo:
+        held = hold(path)
+        undo.callback(release, held)
+        con = undo.enter_context(duckdb.connect(str(path), read_only=read_only))
+        if not read_only:
+            con.execute("PRAGMA disable_checkpoint_on_shutdown")
+            con.execute("SET checkpoint_threshold = '1000TB'")  # never by itself
+        if not held.of(path):
+            return None
+        undo.pop_all()
+    return con, held
 
 
 def open_store(

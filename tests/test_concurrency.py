@@ -125,7 +125,9 @@ def test_ingests_at_once_end_as_if_one_after_the_other(path, logs, tmp_path):
 
 def left_over(folder):
     """What should not lie beside a store that nobody has open."""
-    return [item.name for item in folder.iterdir() if item.suffix in (".new", ".fresh", ".wal", ".tmp")]
+    return [
+        item.name for item in folder.iterdir() if item.suffix in (".new", ".fresh", ".wal", ".tmp", ".blocks")
+    ]
 
 
 def test_an_ingest_that_waits_for_a_forget_finds_the_new_file(path, logs):

@@ -79,6 +79,7 @@ def test_only_the_named_modules_write_to_disk():
         "preference_pairs",
         "report/__init__",
         "bad_case_files",
+        "block_journal",
     }
     writers |= {
         "exports/job",

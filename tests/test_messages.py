@@ -65,6 +65,17 @@ def damaged(file: str) -> Callable[[Path], object]:
     return flip
 
 
+def damaged_messages(folder: Path) -> None:
+    """A byte of a block in which the store keeps messages: it opens, and cannot be read."""
+    with duckdb.connect(str(folder / "logforge.duckdb"), read_only=True) as con:
+        (block,) = con.sql("SELECT max(block_id) FROM pragma_storage_info('messages')").fetchall()[0]
+    with (folder / "logforge.duckdb").open("r+b") as file:
+        file.seek(3 * 4096 + block * 2**18 + 2**17)
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 1]))
+
+
 def foreign(folder: Path) -> None:
     with duckdb.connect(str(folder / "theirs.duckdb")) as con:
         con.execute("CREATE TABLE t (x INTEGER)")
@@ -123,6 +134,8 @@ CASES = {
     "no_store": Case("quarantine --store none.duckdb"),
     "not_a_store": Case("ingest logs --store theirs.duckdb", foreign),
     "no_database": Case("ingest logs --store text.duckdb", wrote("text.duckdb", "hello " * 999)),
+    "damaged_store": Case("check", damaged_messages),
+    "damaged_store_in_a_query": Case("sql 'FROM messages'", damaged_messages),
     "store_of_another_layout": Case("ingest logs --store old.duckdb", of_another_layout),
     "store_in_no_folder": Case("ingest logs --store no/such/folder/s.duckdb"),
     "nothing_to_build": Case(
@@ -222,6 +235,7 @@ def plain(text: str, folder: Path) -> str:
     text = text.replace(str(folder.resolve()), "/HERE").replace(str(folder), "/HERE")
     text = re.sub(r"/proc/\d+/", "/proc/PID/", text)
     text = re.sub(r"pid \d+", "pid PID", text)
+    text = re.sub(r"(checksum|location) \d+", r"\1 NUMBER", text)
     text = re.sub(r"\.\d+\.new", ".PID.new", text)
     text = re.sub(r'("?sha256"?|"hash"|expected|found) ("?)[0-9a-f]{12,}', r"\1 \2HASH", text)
     return re.sub(r"\b[0-9a-f]{32,64}\b", "HASH", text)
