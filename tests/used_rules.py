@@ -118,7 +118,8 @@ def _takers(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 def _expressions(scope: ast.FunctionDef, takers: dict[str, int], tree: ast.Module) -> Iterator[ast.expr]:
     """What stands for a rule in a function: an argument, a default, a row's value, a span's reason."""
-    arguments = scope.args.args[len(scope.args.args) - len(scope.args.defaults) :]
+    given = scope.args.posonlyargs + scope.args.args
+    arguments = given[len(given) - len(scope.args.defaults) :]
     for argument, default in zip(arguments, scope.args.defaults, strict=True):
         if argument.arg == "rule":
             yield default
