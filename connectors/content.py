@@ -168,7 +168,7 @@ def bad_part(where: str, reason: str, rule: str, found: Any) -> Reject:
 
 def text_or_none(value: Any) -> str | None:
     """A scalar as text; None for null, "", and anything that is no scalar."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value or None
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ MAX_DEPTH = 200
 """Deeper nesting is refused, so that whatever walks a value never meets Python's own limit (1,000 calls)."""
 
 _decode = msgspec.json.decode
+_cut_up = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder(order="sorted").encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -62,6 +65,21 @@ def loads(data: bytes | str, *, is_shallow: bool = False) -> Any:
     if not is_shallow and openings(data) > MAX_DEPTH and _is_deep(value, data):
         raise _too_deep(data)
     return value
+
+
+def cut_up(data: bytes) -> list[msgspec.Raw]:
+    """The elements of a JSON array, unparsed; none when the array is damaged."""
+    try:
+        return _cut_up(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return []
+
+
+def until_damaged(parts: Iterable[msgspec.Raw]) -> Iterator[Any]:
+    """What each part holds, up to the first that is not read."""
+    with suppress(NotJson):
+        for part in parts:
+            yield loads(bytes(part))
 
 
 def _loads_lenient(data: bytes | str) -> Any:

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class _Call(NamedTuple):
-    turn: int
-    call: int
-
 
 class OpenCalls:
     """Of one episode. A result goes to the nearest preceding unanswered call of its id; without an id, to the earliest
@@ -17,8 +10,9 @@ class OpenCalls:
     def __init__(self) -> None:
         self.waiting: list[int] = []
         """The unanswered calls of the latest turn, in order."""
-        self._by_id: dict[str, list[_Call]] = {}
+        self._by_id: dict[str, list[int]] = {}
         self._ids: dict[int, str] = {}
+        self._turns: dict[int, int] = {}
         self._turn = 0
 
     def turn(self) -> None:
@@ -30,8 +24,9 @@ class OpenCalls:
         """A call of the latest turn; ids may repeat, between turns and within one."""
         self.waiting.append(call)
         if call_id is not None:
-            self._by_id.setdefault(call_id, []).append(_Call(self._turn, call))
+            self._by_id.setdefault(call_id, []).append(call)
             self._ids[call] = call_id
+            self._turns[call] = self._turn
 
     def take(self, call_id: str | None) -> int | None:
         """The call that a result answers, which waits no longer; None when there is none."""
@@ -41,17 +36,16 @@ class OpenCalls:
         if not calls:
             return None
         first = len(calls) - 1
-        while first > 0 and calls[first - 1].turn == calls[-1].turn:
+        while first > 0 and self._turns[calls[first - 1]] == self._turns[calls[-1]]:
             first -= 1
-        return self.close(calls[first].call)
+        return self.close(calls[first])
 
     def close(self, call: int) -> int:
         """This call waits no longer."""
         if call in self.waiting:
             self.waiting.remove(call)
         if call in self._ids:
-            calls = self._by_id[self._ids.pop(call)]
-            del calls[next(place for place, one in enumerate(calls) if one.call == call)]
+            self._by_id[self._ids.pop(call)].remove(call)
         return call
 
     def knows(self, call_id: str) -> bool:

@@ -344,7 +344,7 @@ def _add_call(calls: list[Call], call: Any, where: str, rejects: list[Reject]) -
     name = inner.get("name") if not isinstance(function, str) else function
     if isinstance(name, str) and name:
         arguments = inner.get("arguments", inner.get("args"))
-        proposed = first_text(call, "proposed_action") if isinstance(call, dict) else None
+        proposed = text_or_none(call.get("proposed_action")) if isinstance(call, dict) else None
         calls.append(Call(name, arguments, text_or_none(call.get("id")), where, proposed))
     else:
         rejects.append(bad_part(where, "tool call without a name", "nameless_call", call))

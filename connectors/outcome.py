@@ -107,9 +107,10 @@ FINISHING: frozenset[str] = frozenset(
 _COURTESY = re.compile(
     r"(?:anything|something) else|(?:help|assist)(?: you)? (?:with|further)|how (?:can|may) i (?:help|assist)"
 )
+_COURTESY_HOLDS = ("thing else", "help", "assist")
 _SENTENCE_ENDS = ".!?。！？\n"
 _CLOSERS = " \t\r\n\"'”’)*_"
-_ANSWERS = re.compile(r"(?<=[?？])[ \t*_]*\([^()?]{1,120}\)[.\s]*\Z")
+_ANSWERS = re.compile(r"[?？][ \t*_]*\([^()?]{1,120}\)[.\s]*\Z")
 _TELL = "(?:provide|share|tell|confirm|specify|clarify|give|send|describe|verify)"
 _WHAT = r"(?:which|what|your|the|whether|how\ (?:many|much|you(?:['’]d|\ would)))\b"
 _REQUEST = re.compile(
@@ -168,21 +169,20 @@ def asks_user(text: str | None) -> bool:
 
 def _ends_with_question(tail: str) -> bool:
     answers = _ANSWERS.search(tail) if ")" in tail else None  # those to choose from: "Shall I? (yes/no)"
-    tail = (tail[: answers.start()] if answers else tail).rstrip(_CLOSERS)
+    tail = (tail[: answers.start() + 1] if answers else tail).rstrip(_CLOSERS)
     if not tail.endswith(("?", "？")):
         return False
-    start = max(tail.rfind(mark, 0, len(tail) - 1) for mark in _SENTENCE_ENDS) + 1
-    return not _COURTESY.search(tail, start)
+    question = tail[max(map(tail[:-1].rfind, _SENTENCE_ENDS)) + 1 :]
+    return not (_holds(question, _COURTESY_HOLDS) and _COURTESY.search(question))
 
 
 def _requests(tail: str, whole: bool) -> bool:
     """A request in the last thousand characters. A letter that the agent wrote asks somebody else."""
-    if _holds(tail, _LETTER_HOLDS) and _LETTER.search(tail):
-        return False
     if not tail.isascii():
         for mark in _FULL_WIDTH:
             tail = tail.replace(mark, "\n")
-    return any(_is_request(tail, place, whole) for place in _request_places(tail))
+    asks = any(_is_request(tail, place, whole) for place in _request_places(tail))
+    return asks and not (_holds(tail, _LETTER_HOLDS) and _LETTER.search(tail))
 
 
 def _request_places(tail: str) -> Iterator[int]:
@@ -208,7 +208,7 @@ def _is_request(tail: str, place: int, whole: bool) -> bool:
 
 def _sentence_start(tail: str, place: int) -> int:
     mark = place
-    while (mark := max(tail.rfind(sign, 0, mark) for sign in ".!?\n")) >= 0:
+    while (mark := max(map(tail[:mark].rfind, ".!?\n"))) >= 0:
         if found := _SENTENCE_BREAK.match(tail, mark):
             return found.end()
     return 0

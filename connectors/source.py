@@ -21,6 +21,8 @@ from logforge.schemas.rules import remedy_of
 
 _FIRST_LINES = 20
 _PAGE = 1 << 16
+_SHORT = 4 << 20
+"""Bytes of an array that is held as a whole."""
 _BLANKS = b" \t\r\n"
 BOM = b"\xef\xbb\xbf"
 """The UTF-8 byte order mark, which belongs to the file and to no record."""
@@ -111,13 +113,18 @@ class Source:
             yield f"{self.label}#", self.document()
 
     def _elements(self) -> Iterator[tuple[str, Any | Reject]]:
-        """Those of an array: of a short one all at once, which is faster."""
-        value = self.document() if self.size <= BLOCK else None
-        if isinstance(value, list):
-            yield from ((f"{self.label}#/{index}", element) for index, element in enumerate(value))
-        else:
+        """Those of an array. A short one is cut up at once, which is faster; from its first damaged element on it is read as
+        a long one is."""
+        is_short = self.size <= min(_SHORT, self.max_record)
+        parts = jsontext.cut_up(self.content().removeprefix(BOM)) if is_short else []
+        whole = 0
+        for value in jsontext.until_damaged(parts):
+            yield f"{self.label}#/{whole}", value
+            whole += 1
+        if not parts or whole < len(parts):
             with self.path.open("rb") as file:
-                yield from elements(file, self.start, f"{self.label}#", self.max_record)
+                found = elements(file, self.start, f"{self.label}#", self.max_record)
+                yield from islice(found, whole, None)
 
     def sole_document(self) -> str | None:
         """The locator of the one JSON object that the file is (maybe damaged); None for lines of several and for arrays."""

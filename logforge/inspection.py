@@ -38,11 +38,11 @@ class Inspected(NamedTuple):
 def inspect(texts: pl.Series, *, redaction: Redaction, as_json: bool = False) -> dict[str, Inspected]:
     """What is not clean among distinct texts, by the text as it was. `as_json`: canonical JSON, which it stays."""
     seen = _seen(redaction, as_json)
-    values: list[str] = texts.to_list()
-    keys = {text: xxhash.xxh3_128_digest(text.encode()) for text in values if len(text) >= _LONG}
+    long = texts.filter(texts.str.len_chars() >= _LONG).to_list()
+    keys = {text: xxhash.xxh3_128_digest(text.encode()) for text in long}
     known = {text: seen[key] for text, key in keys.items() if key in seen}
     if known:
-        texts = pl.Series([text for text in values if text not in known], dtype=pl.String)
+        texts = texts.filter(~texts.is_in(list(known)))
     suspects = _suspects(texts, redaction, as_json)
     look = _look_at_json if as_json else _look
     found = {text: item for text in suspects if (item := look(text, redaction)) is not None}

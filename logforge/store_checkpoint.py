@@ -31,10 +31,8 @@ def log_bytes(path: Path) -> int:
 
 def checkpoint(path: Path, con: duckdb.DuckDBPyConnection) -> None:
     """Make one. Raises OSError or duckdb.Error: then what was committed stays in the log of changes."""
-    with (
-        con.cursor() as apart,
-        saved_blocks(path, apart),
-    ):  # refused within a transaction, it would abort that
+    # On a connection of its own: one within a transaction is refused, and would abort that.
+    with con.cursor() as apart, saved_blocks(path, apart):
         apart.execute("CHECKPOINT")
 
 

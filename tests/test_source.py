@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logforge.connectors import jsontext
@@ -35,6 +37,20 @@ values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3)
 )
 arrays = st.lists(values, max_size=6)
+DAMAGE = [
+    b"",
+    b"@",
+    b",",
+    b"]",
+    b"[",
+    b'"',
+    b"\\",
+    b"\xff",
+    b"NaN",
+    b"1e999",
+    b"\x00",
+    b"[" * (MAX_DEPTH + 1),
+]
 layouts = st.sampled_from([{}, {"indent": 1}, {"separators": (",", ":")}, {"separators": (" ,\r\n", " : ")}])
 
 
@@ -110,6 +126,27 @@ def test_a_torn_array_gives_its_whole_elements_and_one_reject(array, data):
     # A number that is cut off is a number all the same.
     assert whole[:-1] == array[: max(len(whole) - 1, 0)]
     assert len(found) - len(whole) <= 1
+
+
+def alike(found: Iterable[tuple[str, Any]]) -> str:
+    """As text, which tells NaN from nothing and 1 from 1.0."""
+    return repr(
+        [(where, (v.rule, v.excerpt, v.locator) if isinstance(v, Reject) else v) for where, v in found]
+    )
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(arrays, layouts, st.sampled_from([b"", BOM, b" \n"]), st.data())
+def test_a_short_array_is_read_as_a_long_one_whatever_was_done_to_it(tmp_path, array, layout, head, data):
+    """Cut up at once or streamed: bytes changed, put in, taken out, or cut off at any place."""
+    text = bytearray(json.dumps(array, **layout).encode())
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(1, len(text)))
+        text[place : place + data.draw(st.integers(0, 2))] = data.draw(st.sampled_from(DAMAGE))
+    at_hand = source(tmp_path, head + bytes(text) + data.draw(st.sampled_from([b"", b"\n", b" {}", b"]"])))
+    short = alike(at_hand.records())
+    with patch("logforge.connectors.source._SHORT", 0):
+        assert short == alike(at_hand.records())
 
 
 @pytest.mark.parametrize("size", [1, 10, 200_000], ids=["small", "short", "longer than a block"])
