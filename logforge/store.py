@@ -406,8 +406,8 @@ def _connect(
     path: Path, read_only: bool, wait: float, waiting: Callable[[str], None] | None
 ) -> tuple[duckdb.DuckDBPyConnection, Hold]:
     """Open the file, trying again for `wait` seconds while another process has it."""
-    mended = journal_of(path).exists()  # by whoever comes first, and that takes no time
-    end = time.monotonic() + max(wait, _MENDING_S if mended else 0)
+    # Whoever comes first after a kill mends the file, and has it alone for a moment.
+    end = time.monotonic() + max(wait, _MENDING_S if journal_of(path).exists() else _RETRY_S)
     while True:
         try:
             opened = _opened(path, read_only)
@@ -420,7 +420,7 @@ def _connect(
             who = f"another process{f' (pid {holder[1]})' if holder else ''} has the store open"
             if time.monotonic() >= end:
                 raise StoreError(str(path), who, _LATER, rule="store_locked") from None
-            if waiting:
+            if waiting and wait:
                 waiting(f"{path}: {who}; waiting for up to {wait:g} s")
                 waiting = None
         time.sleep(_RETRY_S)
