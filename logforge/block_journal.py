@@ -33,8 +33,10 @@ _DIGEST = 16
 _DATABASE = (
     "SELECT database_name, block_size FROM pragma_database_size() WHERE database_name = current_database()"
 )
-_held: dict[tuple[int, int], tuple[int, int]] = {}
-_holding = threading.Lock()
+_held: dict[tuple[int, int], list[int]] = {}
+"""By file the handle on it, and by how many it is held."""
+_holding = threading.RLock()
+"""One that a thread may take twice: a store that nobody closed is let go whenever Python clears away, in here too."""
 _checkpointing = threading.Lock()
 
 
@@ -64,20 +66,18 @@ def hold(path: Path) -> Hold:
             except BaseException:
                 os.close(handle)
                 raise
-            _held[file] = (handle, 0)
-        handle, count = _held[file]
-        _held[file] = (handle, count + 1)
-        return Hold(handle, file)
+            _held[file] = [handle, 0]
+        _held[file][1] += 1
+        return Hold(_held[file][0], file)
 
 
 def release(held: Hold) -> None:
     """Close the handle when nobody in this process holds it any more."""
     with _holding:
-        handle, count = _held.pop(held.file)
-        if count > 1:
-            _held[held.file] = (handle, count - 1)
-        else:
-            os.close(handle)
+        _held[held.file][1] -= 1
+        if _held[held.file][1] == 0:
+            del _held[held.file]
+            os.close(held.handle)
 
 
 def journal_of(path: Path) -> Path:
@@ -102,9 +102,8 @@ def _journal(handle: int, con: duckdb.DuckDBPyConnection) -> bytes:
     name, size = con.sql(_DATABASE).fetchall()[0]
     rows = con.sql("SELECT block_id FROM pragma_metadata_info(?)", params=[name]).fetchall()
     blocks = ((number, os.pread(handle, size, _HEADERS + number * size)) for (number,) in rows)
-    saved = {
-        number: block for number, block in blocks if len(block) == size
-    }  # beyond the file's end it is new
+    # one beyond the file's end is new
+    saved = {number: block for number, block in blocks if len(block) == size}
     body = b"".join(
         (
             os.pread(handle, _HEADERS, 0),
