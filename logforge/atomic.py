@@ -61,15 +61,22 @@ def replaced_file(target: Path) -> Iterator[Path]:
     fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with replacing(target, fresh):
             yield fresh
-            sync(fresh)
-            fresh.replace(target)
-            sync(target.parent)
-        finally:
-            fresh.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(str(error.filename or target), error.strerror or str(error), _ROOM) from error
+
+
+@contextmanager
+def replacing(target: Path, fresh: Path) -> Iterator[None]:
+    """The file that is written at `fresh` takes target's place when the block ends without an error. Raises OSError."""
+    try:
+        yield
+        sync(fresh)
+        fresh.replace(target)
+        sync(target.parent)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

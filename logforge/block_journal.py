@@ -22,7 +22,7 @@ from typing import NamedTuple
 import duckdb
 import xxhash
 
-from logforge.atomic import sync
+from logforge.atomic import replacing
 
 _MAGIC = b"logforge blocks 1\n"
 _HEADERS = 3 * 4096
@@ -91,9 +91,14 @@ def saved_blocks(path: Path, con: duckdb.DuckDBPyConnection) -> Iterator[None]:
     held = hold(path)
     try:
         with _checkpointing:
-            _write(journal_of(path), _journal(held.handle, con))
+            journal = journal_of(path)
+            fresh = journal.with_name(
+                f".{journal.name}.new"
+            )  # by this name the next one replaces what a kill left
+            with replacing(journal, fresh):
+                fresh.write_bytes(_journal(held.handle, con))
             yield
-            journal_of(path).unlink(missing_ok=True)
+            journal.unlink(missing_ok=True)
     finally:
         release(held)
 
@@ -113,18 +118,6 @@ def _journal(handle: int, con: duckdb.DuckDBPyConnection) -> bytes:
         )
     )
     return _MAGIC + xxhash.xxh3_128_digest(body) + body
-
-
-def _write(journal: Path, data: bytes) -> None:
-    """All of it or nothing; one that an earlier checkpoint left is replaced."""
-    fresh = journal.with_name(f".{journal.name}.new")
-    try:
-        fresh.write_bytes(data)
-        sync(fresh)
-        fresh.replace(journal)
-    finally:
-        fresh.unlink(missing_ok=True)
-    sync(journal.parent)
 
 
 def _put_back(path: Path, held: Hold) -> None:

@@ -20,7 +20,8 @@ from logforge.reading import Job, ReadOptions, SourceReading, read_source
 from logforge.safe_labels import with_safe_labels
 from logforge.schemas.rules import remedy_of
 from logforge.secret_hashes import key_path, store_key
-from logforge.store import open_store, own_files
+from logforge.store import open_store
+from logforge.store_files import own_files
 from logforge.tabulate import table
 
 _KEYS = 8

@@ -22,7 +22,8 @@ from logforge.progress import Tick, silent
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 from logforge.schemas.manifest import Manifest
 from logforge.shards import SPLITS, Shard, load_shards, read_manifest
-from logforge.store import DEFAULT_PATH, open_store, own_files
+from logforge.store import DEFAULT_PATH, open_store
+from logforge.store_files import own_files
 
 if TYPE_CHECKING:
     from d3rlpy.dataset import Episode, ReplayBuffer

@@ -47,7 +47,8 @@ from logforge.resumed import settle
 from logforge.safe_labels import replaced_by, with_safe_labels
 from logforge.schemas.tables import SOURCES
 from logforge.secret_hashes import store_key
-from logforge.store import Store, own_files
+from logforge.store import Store
+from logforge.store_files import own_files
 from logforge.succession import heirs
 from logforge.unpacking import room_beside
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +22,8 @@ from logforge.frames import Tables, episodes_of
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import StoreError, UsageError
 from logforge.schemas.tables import LONG_TEXTS, TABLES, Column
-from logforge.store_checkpoint import CHECKPOINT_BYTES, checkpoint, checkpoint_when_due, log_bytes, log_of
+from logforge.store_checkpoint import CHECKPOINT_BYTES, checkpoint, checkpoint_when_due, log_bytes
+from logforge.store_files import remove, remove_spilled, target_of
 
 DEFAULT_PATH = "logforge.duckdb"
 VERSION = 5
@@ -70,7 +70,7 @@ class Store:
         wait: float = 0,
         waiting: Callable[[str], None] | None = None,
     ) -> None:
-        self.path = _target(Path(path))
+        self.path = target_of(Path(path))
         self.checkpoint_bytes = CHECKPOINT_BYTES
         self._read_only = read_only
         self._holds = ExitStack()
@@ -87,7 +87,7 @@ class Store:
         try:
             if not read_only:
                 with writing(self.path):
-                    _remove_spilled(self.path)
+                    remove_spilled(self.path)
                     _lay_out(self.con, self.path)
             self._check_version()
         except BaseException:
@@ -191,7 +191,7 @@ class Store:
         Whoever looks, after any crash, finds the old file or the new one.
         """
         fresh = self.path.with_name(f".{self.path.name}.fresh")
-        _remove(fresh)
+        remove(fresh)
         self.checkpoint()
         try:
             with writing(self.path):
@@ -204,7 +204,7 @@ class Store:
         except OSError as error:
             raise _failed(self.path, "cannot write", error) from error
         finally:
-            _remove(fresh)
+            remove(fresh)
 
     def _replace_by(self, fresh: Path) -> None:
         """Close the file, put another in its place and open that."""
@@ -214,7 +214,7 @@ class Store:
         # the store: one that opened it before the swap would write into a file that has no name any more.
         if not locked(self._held.handle) or self.path.stat().st_mtime_ns != before.st_mtime_ns:
             raise StoreError(str(self.path), "another process took the store", _LATER, rule="store_locked")
-        _remove(self.path.with_name(self.path.name + ".tmp"))  # what a killed process had spilled
+        remove(self.path.with_name(self.path.name + ".tmp"))  # what a killed process had spilled
         sync(fresh)
         fresh.replace(self.path)
         sync(self.path.parent)
@@ -284,48 +284,8 @@ class Store:
             yield from episodes_of(self.tables("episode_id IN (SELECT unnest(?))", [batch]))
 
 
-def _remove_spilled(path: Path) -> None:
-    """What a killed process could not hold in memory and left beside the store, which is ours alone now."""
-    for file in path.with_name(f"{path.name}.tmp").glob("duckdb_temp_*"):
-        if file.name.split("_")[2] != str(os.getpid()):
-            file.unlink(missing_ok=True)
-
-
-def own_files(path: Path) -> frozenset[Path]:
-    """A store's file, what lies beside it, and the key of its secrets."""
-    path = _target(path)
-    fresh = f".{path.name}.fresh"
-    files = (*_parts(path), *_parts(path.with_name(fresh)), path.with_name(f"{path.name}.key"))
-    return frozenset(file.resolve() for file in files)
-
-
-def _parts(path: Path) -> tuple[Path, ...]:
-    """A store's file, its log of changes, those that a checkpoint has for a moment (DuckDB's, then ours)."""
-    log = log_of(path)
-    return (
-        path,
-        log,
-        *(log.with_name(f"{log.name}.{end}") for end in ("checkpoint", "recovery")),
-        journal_of(path),
-    )
-
-
-def _target(path: Path) -> Path:
-    """Where a link leads: DuckDB keeps what belongs to a file beside the file itself."""
-    return path.resolve() if path.is_symlink() else path
-
-
 def _quoted(name: str, mark: str = '"') -> str:
     return mark + name.replace(mark, 2 * mark) + mark
-
-
-def _remove(path: Path) -> None:
-    """Remove a database that is in nobody's use, with what lies beside it, or a folder."""
-    for file in _parts(path):
-        if file.is_dir():
-            shutil.rmtree(file)
-        else:
-            file.unlink(missing_ok=True)
 
 
 def _shown(name: str, kind: str) -> str:
@@ -399,7 +359,7 @@ def _make(path: Path) -> None:
         raise _failed(path, "cannot be made", error) from error
     finally:
         with suppress(OSError):
-            _remove(fresh)
+            remove(fresh)
 
 
 def _connect(

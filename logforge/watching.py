@@ -21,7 +21,8 @@ from logforge.discover import Found, check_paths, find
 from logforge.ingestion import ingest
 from logforge.piped import refuse_pipes
 from logforge.schemas.errors import StoreError
-from logforge.store import Store, open_store, own_files
+from logforge.store import Store, open_store
+from logforge.store_files import own_files
 from logforge.tabulate import listed, plural
 
 INTERVAL_S = 2.0

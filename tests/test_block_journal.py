@@ -24,8 +24,9 @@ from logforge.hashing_encoder import HashingEncoder
 from logforge.ingestion import ingest
 from logforge.schemas.errors import StoreError
 from logforge.schemas.tables import TABLES
-from logforge.store import Store, own_files
+from logforge.store import Store
 from logforge.store_checkpoint import CHECKPOINT_BYTES, checkpoint_when_due, log_bytes, log_of
+from logforge.store_files import own_files
 from test_crash import assert_whole
 from test_ingest import assert_conserved
 
