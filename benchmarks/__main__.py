@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.measure import Result
-from logforge.tabulate import table
+from logforge.core.tabulate import table
 
 
 def main() -> None:

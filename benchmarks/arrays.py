@@ -85,7 +85,7 @@ def _repeated(elements: list[bytes], size: int) -> Iterator[bytes]:
 def _speed(name: str, path: Path) -> Result:
     import orjson
 
-    from logforge.connectors.base import Source
+    from logforge.connectors.records.base import Source
 
     data = path.read_bytes()
     plain = cpu_seconds(lambda: orjson.loads(data) is None)

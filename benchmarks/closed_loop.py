@@ -68,9 +68,9 @@ def from_features(world: str, mix: str, seed: int) -> Played:
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.rollout import on_features
     from logforge.envs.simulation import logged
-    from logforge.experience import Replay
-    from logforge.learners import LEARNERS, Fit, Rules
-    from logforge.ope import Span, one_thread
+    from logforge.learning.ope.fqe import Span, one_thread
+    from logforge.learning.training.experience import Replay
+    from logforge.learning.training.learners import LEARNERS, Fit, Rules
 
     place = make(world)
     run, _, _ = logged(place, behaviour(mix), EPISODES, seed)
@@ -97,16 +97,16 @@ def from_features(world: str, mix: str, seed: int) -> Played:
 
 def from_logs(world: str, mix: str, seed: int) -> Played:
     """Learn from raw logs: simulate, ingest, build (MiniLM and structured blocks), train by the preset, serve."""
-    from logforge.build import BuildConfig, build_dataset
+    from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+    from logforge.dataset.states.builder import StateConfig
     from logforge.envs import make
     from logforge.envs.learnt import served
     from logforge.envs.simulation import simulate
-    from logforge.ingestion import ingest
-    from logforge.policy import load_policy
-    from logforge.serving import StateServer
-    from logforge.states import StateConfig
-    from logforge.store import Store
-    from logforge.training import train
+    from logforge.ingestion.pipeline import ingest
+    from logforge.learning.policies.bundle import load_policy
+    from logforge.learning.training.pipeline import train
+    from logforge.serving.server import StateServer
+    from logforge.store.store import Store
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.measure import Result, alternating
-from logforge.near_vectors import F32, leaders, unit
+from logforge.dataset.conflicts.neighbours import F32, leaders, unit
 
 SCALE = float(os.environ.get("LOGFORGE_BENCH_SCALE", "1"))
 ROWS = int(1_000_000 * SCALE)
@@ -49,8 +49,8 @@ def run() -> list[Result]:
 
 def exact_and_canonical() -> None:
     """Print the CPU seconds that all of it takes (keys, trajectories, four kinds), and how many conflicts there are."""
-    from logforge.conflict_rows import Decisions, comparable
-    from logforge.conflicts import find_conflicts
+    from logforge.dataset.conflicts.groups import find_conflicts
+    from logforge.dataset.conflicts.rows import Decisions, comparable
 
     transitions, rows = made_transitions(ROWS)
     decisions = Decisions.of(rows)
@@ -151,7 +151,7 @@ def neighbours(vectors: F32) -> int:
 
 def _recall(vectors: F32, sample: int) -> float:
     """The share of the true neighbours of some states that the index proposes."""
-    from logforge.near_vectors import proposals
+    from logforge.dataset.conflicts.neighbours import proposals
 
     rows = np.linspace(0, len(vectors) - 1, sample).astype(np.int64)
     truth = vectors[rows] @ vectors.T >= THRESHOLD

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from benchmarks.measure import write_page
-from logforge.credit_agreement import consistency, spearman
-from logforge.credit_methods import METHODS, Evidence, Values
-from logforge.sample_efficiency import curve_area, interactions_to
+from logforge.evaluation.credit.agreement import consistency, spearman
+from logforge.evaluation.credit.methods import METHODS, Evidence, Values
+from logforge.evaluation.sample_efficiency import curve_area, interactions_to
 
 if TYPE_CHECKING:
-    from logforge.arrays import SplitArrays
     from logforge.envs.rollout import Policy, Rollout
     from logforge.envs.solving import Solved
     from logforge.envs.world import World
-    from logforge.shards import Shard
+    from logforge.shards.arrays import SplitArrays
+    from logforge.shards.reader import Shard
 
 WORLDS = ("it-ops", "support-escalation")
 FIRST_SEED = 3_000
@@ -109,7 +109,7 @@ def _shard(run: Rollout, split: str) -> Shard:
     """Episodes as a split of a dataset with the structured observation."""
     from logforge.envs.learnt import feature_arrays
     from logforge.schemas.manifest import INVALID, FeatureSlice, Manifest
-    from logforge.shards import Shard
+    from logforge.shards.reader import Shard
 
     arrays = feature_arrays(run, GAMMA)
     size = arrays.observation_size
@@ -130,7 +130,7 @@ def _credits(
     truth: Solved, logged: Rollout, train: Shard, held_run: Rollout, seed: int, sizes: Sizes
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The credit of the steps that are learnt from, and of those held out: by every method and exactly, of a clone of the log."""
-    from logforge.ope import Span, q_values
+    from logforge.learning.ope.fqe import Span, q_values
 
     clone = _softmax(_fits("bc", train, np.ones((1, train.size)), seed, sizes)[0])
     held = _shard(held_run, "test")
@@ -224,9 +224,9 @@ def _fits(
     """A member for each row of weights [members, N], all on the same draws from the same start: what scores actions."""
     import torch
 
-    from logforge.experience import Replay
-    from logforge.learners import LEARNERS, Fit, Rules
-    from logforge.ope import Span, one_thread
+    from logforge.learning.ope.fqe import Span, one_thread
+    from logforge.learning.training.experience import Replay
+    from logforge.learning.training.learners import LEARNERS, Fit, Rules
 
     members, last = len(weights), data.action_size - 1
     rng, replay = np.random.default_rng(seed), Replay(data, last)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.measure import write_page
-from logforge.alarms import Limits
-from logforge.train_config import TrainConfig
+from logforge.learning.training.alarms import Limits
+from logforge.learning.training.config import TrainConfig
 
 WORLD, EPISODES, SEED, GAMMA = "it-ops", 2_000, 1_000, 0.99
 SEEDS, TIMES, PLAYED = 10, 3, 500
@@ -53,7 +53,7 @@ def dataset(folder: Path) -> Path:
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.simulation import logged
     from logforge.schemas.manifest import INVALID, FeatureSlice, Manifest
-    from logforge.shards import write_dataset
+    from logforge.shards.reader import write_dataset
 
     run, _, _ = logged(make(WORLD), behaviour("mix"), EPISODES, SEED)
     arrays = feature_arrays(run, GAMMA)
@@ -76,9 +76,9 @@ def dataset(folder: Path) -> Path:
 
 def outcome(name: str, at: Path, folder: Path, seeds: int, updates: int, settings: dict) -> Outcome:
     """Train one setting and play what it kept."""
-    from logforge.ope import Span
-    from logforge.shards import load_shards
-    from logforge.training import train
+    from logforge.learning.ope.fqe import Span
+    from logforge.learning.training.pipeline import train
+    from logforge.shards.reader import load_shards
 
     started = time.process_time()
     report = train(at, out=folder / "run", members=seeds, updates=updates, **settings)
@@ -114,7 +114,7 @@ def _rows(file: Path, algo: str) -> list[dict]:
 def _success(bundle: Path) -> float:
     from logforge.envs.evaluating import evaluate_policy
     from logforge.envs.rollout import on_features
-    from logforge.policy import load_policy
+    from logforge.learning.policies.bundle import load_policy
 
     policy = load_policy(bundle)
 

@@ -25,16 +25,16 @@ import numpy as np
 
 import logforge
 from benchmarks.measure import Result
-from logforge.actions import ActionSpace, seen_in
-from logforge.encoders import embed, make_encoder
-from logforge.reduce import Pca
+from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
+from logforge.dataset.states.builder import StateBuilder, StateConfig
+from logforge.dataset.states.symbols import State, Turn
 from logforge.schemas.episode import Episode
 from logforge.schemas.tables import EMBEDDINGS
-from logforge.sentence_encoder import minilm
-from logforge.shards import load_shards
-from logforge.states import StateBuilder, StateConfig
-from logforge.store import Store
-from logforge.symbols import State, Turn
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
+from logforge.texts.encoders import embed, make_encoder
+from logforge.texts.pca import Pca
+from logforge.texts.sentence import minilm
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_logs"
 WINDOWS = 300

@@ -45,7 +45,7 @@ class Played(NamedTuple):
 
 def one_seed(seed: int, home: Path, updates: int, played: int) -> dict[str, Played]:
     """Every way's policy, played."""
-    from logforge.training import train
+    from logforge.learning.training.pipeline import train
 
     months = {name: home / name for name in ("first", "second", "both")}
     _write_months(months, seed)
@@ -72,7 +72,7 @@ def _write_months(months: dict[str, Path], seed: int) -> None:
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.simulation import logged
     from logforge.schemas.manifest import INVALID, FeatureSlice, Manifest
-    from logforge.shards import write_dataset
+    from logforge.shards.reader import write_dataset
 
     world = make("it-ops")
     run, _, _ = logged(world, behaviour("mix"), EPISODES, seed)
@@ -98,7 +98,7 @@ def _play(run: Path, seed: int, played: int) -> Played:
     from logforge.envs.evaluating import evaluate_policy
     from logforge.envs.it_ops import CAUSE
     from logforge.envs.rollout import on_features
-    from logforge.policy import load_policy
+    from logforge.learning.policies.bundle import load_policy
 
     bundle = load_policy(run / "cql")
     count = len(bundle.card.actions) - 1

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.measure import Result
-from logforge.tabulate import table
+from logforge.core.tabulate import table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -65,7 +65,7 @@ def run() -> list[Result]:
 
 def measure(names: list[str] | None, inputs: int) -> list[Shape]:
     """Fuzz the shapes named, or all."""
-    import fuzzed_shapes
+    from support import fuzzed_shapes
 
     names = names or sorted(fuzzed_shapes.shapes())
     with ProcessPoolExecutor(PROCESSES, get_context("fork")) as pool:
@@ -79,8 +79,7 @@ def measure(names: list[str] | None, inputs: int) -> list[Shape]:
 
 def fuzz(name: str, inputs: int) -> Shape:
     """Read the inputs of one shape."""
-    import fuzzed_shapes
-    import fuzzing
+    from support import fuzzed_shapes, fuzzing
 
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     failures: list[str] = []
@@ -140,8 +139,7 @@ def main() -> None:
 
 def again(name: str, number: int) -> int:
     """Read one input again and say what is wrong; 0 when nothing is."""
-    import fuzzed_shapes
-    import fuzzing
+    from support import fuzzed_shapes, fuzzing
 
     given = fuzzed_shapes.shapes()[name].make(number)
     print(f"{given.name}, {len(given.data)} bytes", *given.notes, sep="\n  ")

@@ -23,9 +23,9 @@ import numpy as np
 from benchmarks.measure import write_page
 
 if TYPE_CHECKING:
-    from logforge.arrays import SplitArrays
     from logforge.envs.rollout import Policy
     from logforge.envs.world import World
+    from logforge.shards.arrays import SplitArrays
 
 LOGS, MEMBERS = 6, 3
 EPISODES, UPDATES, PLAYED = 2_000, 2_000, 4_000
@@ -83,9 +83,9 @@ def _learnt(world: World, name: str, seed: int, sizes: Sizes) -> Iterator[Policy
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.rollout import on_features
     from logforge.envs.simulation import logged
-    from logforge.experience import Replay
-    from logforge.learners import LEARNERS, Fit, Rules
-    from logforge.ope import Span, one_thread
+    from logforge.learning.ope.fqe import Span, one_thread
+    from logforge.learning.training.experience import Replay
+    from logforge.learning.training.learners import LEARNERS, Fit, Rules
 
     run, _, _ = logged(world, behaviour("mix"), sizes.episodes, seed)
     arrays = feature_arrays(run, GAMMA)

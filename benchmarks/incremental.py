@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks.measure import Result
 from logforge.envs import make
 from logforge.envs.simulation import simulate
-from logforge.ingestion import ingest
-from logforge.store import Store
+from logforge.ingestion.pipeline import ingest
+from logforge.store.store import Store
 
 EPISODES = int(os.environ.get("LOGFORGE_BENCH_EPISODES", "3000"))
 ADDED = 200

@@ -50,8 +50,8 @@ def run() -> list[Result]:
 
 
 def _ingest(logs: Path, redact: bool) -> Callable[[], None]:
-    from logforge.ingestion import ingest
-    from logforge.store import Store
+    from logforge.ingestion.pipeline import ingest
+    from logforge.store.store import Store
 
     number = count()
 

@@ -14,8 +14,8 @@ import time
 import numpy as np
 
 from benchmarks.measure import Result
-from logforge.near_duplicates import THRESHOLD, jaccard, near_duplicates, shingles_of, text_of
 from logforge.schemas.episode import Episode, Message
+from logforge.splits.near_duplicates import THRESHOLD, jaccard, near_duplicates, shingles_of, text_of
 
 EPISODES = 100_000
 RATE = 1_000

@@ -18,15 +18,15 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.measure import write_page
-from logforge import ope
-from logforge.arrays import SplitArrays
 from logforge.envs import make
 from logforge.envs.behaviour import part
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.rollout import draws, roll, seeing
 from logforge.envs.solving import solve
-from logforge.importance import ROBUST, importance
-from logforge.ope import Estimate, Span
+from logforge.learning.ope import fqe as ope
+from logforge.learning.ope.fqe import Estimate, Span
+from logforge.learning.ope.importance import ROBUST, importance
+from logforge.shards.arrays import SplitArrays
 
 SPAN = Span(-1.0, 1.0)
 FIRST_SEED = 50_000

@@ -26,16 +26,17 @@ import numpy as np
 
 from benchmarks.made import write_arrays
 from benchmarks.measure import Result, alternating
-from logforge import build, transitions
-from logforge.array_rules import ARRAYS
-from logforge.build import BuildConfig, build_dataset
-from logforge.build_report import BuildReport
-from logforge.ingestion import ingest
-from logforge.known_states import KnownStates
-from logforge.rewards import load_spec
+from logforge.dataset.build import pipeline as build
+from logforge.dataset.build import transitions
+from logforge.dataset.build.known_states import KnownStates
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.build.report import BuildReport
+from logforge.ingestion.pipeline import ingest
+from logforge.rewards.pipeline import load_spec
 from logforge.schemas.transition import DRAWN_SPLITS
-from logforge.shards import load_shards
-from logforge.store import Store
+from logforge.shards.array_rules import ARRAYS
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
 
 STEPS = int(os.environ.get("LOGFORGE_BENCH_STEPS", "200000"))
 SPEC = Path(__file__).resolve().parent.parent / "sample_logs" / "reward.yaml"

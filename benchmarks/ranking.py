@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import Result
-from logforge.ingestion import ingest
-from logforge.ranking import auc_estimates
-from logforge.reward_diff import episode_returns, rewarded, stored_decisions
-from logforge.reward_lint import lint
-from logforge.rewards import load_spec, parse_spec
-from logforge.store import Store
+from logforge.core.ranking import auc_estimates
+from logforge.ingestion.pipeline import ingest
+from logforge.rewards.lint.diff import episode_returns, rewarded, stored_decisions
+from logforge.rewards.lint.lint import lint
+from logforge.rewards.pipeline import load_spec, parse_spec
+from logforge.store.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED, SAMPLE = ROOT.parent / "shared" / "logs" / "tau_bench", ROOT / "sample_logs" / "tau_bench"

@@ -18,9 +18,9 @@ from benchmarks.made import write_arrays
 from benchmarks.measure import Result, cpu_seconds
 
 if TYPE_CHECKING:
-    from logforge.hygiene import Hygiene
-    from logforge.reading import Chunk
-    from logforge.redaction import Redaction
+    from logforge.ingestion.hygiene.pipeline import Hygiene
+    from logforge.ingestion.hygiene.redaction import Redaction
+    from logforge.ingestion.reading import Chunk
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -35,8 +35,8 @@ def run() -> list[Result]:
 
 def recall() -> Result:
     """Of the made-up secrets, the share that is gone."""
-    from logforge.redaction import redact, redact_json
-    from made_secrets import corpus
+    from logforge.ingestion.hygiene.redaction import redact, redact_json
+    from support.made_secrets import corpus
 
     samples = corpus(seed=2024, rounds=4)
     missed = Counter(
@@ -60,7 +60,7 @@ def recall() -> Result:
 
 def false_positives() -> Result:
     """Of the real messages, the share that is touched (true secrets included: the logs hold a few)."""
-    from logforge.redaction import Redaction
+    from logforge.ingestion.hygiene.redaction import Redaction
 
     return _touched("real messages touched", Redaction(), limit=0.001)
 
@@ -68,9 +68,9 @@ def false_positives() -> Result:
 def _touched(name: str, how: Redaction, limit: float | None = None) -> Result:
     import polars as pl
 
-    from logforge.discover import find
-    from logforge.inspection import inspect
-    from logforge.reading import Job, ReadOptions, read_source
+    from logforge.ingestion.hygiene.inspection import inspect
+    from logforge.ingestion.reading import Job, ReadOptions, read_source
+    from logforge.ingestion.sources.discover import find
 
     messages = touched = 0
     for item in find(LOGS, ROOT):
@@ -97,8 +97,8 @@ def _touched(name: str, how: Redaction, limit: float | None = None) -> Result:
 
 def harmless() -> Result:
     """Of the harmless texts that look like ones with a secret, the share that is touched."""
-    from logforge.redaction import redact
-    from made_secrets import benign
+    from logforge.ingestion.hygiene.redaction import redact
+    from support.made_secrets import benign
 
     texts = benign()
     touched = sum(redact(text).text != text for text in texts)
@@ -108,9 +108,9 @@ def harmless() -> Result:
 
 def personal() -> list[Result]:
     """Of made-up personal data, the share that is gone; of harmless look-alikes and of real messages, what is touched."""
-    from logforge.personal_data import personal_kinds
-    from logforge.redaction import Redaction, redact
-    from made_personal import LOOK_ALIKES, corpus
+    from logforge.ingestion.hygiene.personal_data import personal_kinds
+    from logforge.ingestion.hygiene.redaction import Redaction, redact
+    from support.made_personal import LOOK_ALIKES, corpus
 
     how = Redaction(secrets=False, personal=personal_kinds(["all"]))
     samples = corpus(seed=2024, rounds=40)
@@ -134,10 +134,10 @@ def personal() -> list[Result]:
 
 def cost() -> list[Result]:
     """CPU time a message of tau-bench, beside that of reading it."""
-    from logforge.discover import find
-    from logforge.hygiene import Hygiene
-    from logforge.reading import Job, ReadOptions, read_source
-    from logforge.redaction import Redaction
+    from logforge.ingestion.hygiene.pipeline import Hygiene
+    from logforge.ingestion.hygiene.redaction import Redaction
+    from logforge.ingestion.reading import Job, ReadOptions, read_source
+    from logforge.ingestion.sources.discover import find
 
     with tempfile.TemporaryDirectory() as folder:
         write_arrays(Path(folder, "logs"), MESSAGES, 4000)
@@ -169,8 +169,8 @@ def cost() -> list[Result]:
 
 def _clean_all(chunks: list[Chunk], how: Hygiene) -> None:
     """As a new process does it."""
-    from logforge.hygiene import cleaned
-    from logforge.inspection import forget_texts
+    from logforge.ingestion.hygiene.inspection import forget_texts
+    from logforge.ingestion.hygiene.pipeline import cleaned
 
     forget_texts()
     for chunk in chunks:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from benchmarks.measure import Result
 from benchmarks.ranking import DETECTORS, ROOT, SAMPLE, SHARED
-from logforge.build import build_dataset
-from logforge.frames import tables_of
-from logforge.ingestion import ingest
-from logforge.reward_diff import reward_diff
-from logforge.rewards import load_spec, score
-from logforge.store import Store
+from logforge.core.frames import tables_of
+from logforge.dataset.build.pipeline import build_dataset
+from logforge.ingestion.pipeline import ingest
+from logforge.rewards.lint.diff import reward_diff
+from logforge.rewards.pipeline import load_spec, score
+from logforge.store.store import Store
 
 FIRST = ROOT / "sample_logs" / "reward.yaml"
 NEW = ROOT / "logforge" / "templates" / "rewards" / "clarify_fixed.yaml"

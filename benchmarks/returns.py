@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.measure import Result, alternating
-from logforge.returns import returns_to_go
-from logforge.targets import gae
+from logforge.evaluation.credit.targets import gae
+from logforge.rewards.returns import returns_to_go
 
 ROWS = 3_000_000
 GAMMA = 0.99

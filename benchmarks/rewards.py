@@ -22,10 +22,10 @@ import pyarrow as pa
 import logforge
 from benchmarks.measure import Result, alternating
 from benchmarks.reward_loops import LOOPS, Bare, Row, Scored, layered, named, returns
-from logforge.frames import Tables, arrow_schema
-from logforge.returns import returns_to_go
-from logforge.rewards import Scale, collected, fit_scales, load_spec
-from logforge.rewardsql import compile_query
+from logforge.core.frames import Tables, arrow_schema
+from logforge.rewards.pipeline import Scale, collected, fit_scales, load_spec
+from logforge.rewards.returns import returns_to_go
+from logforge.rewards.sql.query import compile_query
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.tables import EPISODES, MESSAGES, STEPS, Table
 
@@ -100,7 +100,7 @@ def _compared(name: str, tables: Tables) -> Result:
 def _query(
     spec: RewardSpec, tables: Tables, scales: dict[str, Scale], scored: pl.DataFrame | None
 ) -> Callable[[], pl.DataFrame]:
-    """`logforge.rewards.score` on one thread, and the returns."""
+    """`logforge.rewards.pipeline.score` on one thread, and the returns."""
 
     def call() -> pl.DataFrame:
         with duckdb.connect() as con:

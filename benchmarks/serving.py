@@ -8,13 +8,13 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.measure import Result, alternating
-from logforge.build import BuildConfig, build_dataset
-from logforge.events import Answered, Decided, Event, Said
-from logforge.ingestion import ingest
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.states.events import Answered, Decided, Event, Said
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.episode import Episode, Message, Step
-from logforge.serving import StateServer
-from logforge.session import Session
-from logforge.store import Store
+from logforge.serving.server import StateServer
+from logforge.serving.session import Session
+from logforge.store.store import Store
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 FORMAT = "tau_bench"

@@ -19,15 +19,15 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import Result, alternating
-from logforge.array_rules import ARRAYS
-from logforge.arrays import SplitArrays
-from logforge.exporters import to_mdp_dataset
-from logforge.fast_buffer import FastBuffer
-from logforge.optional import import_d3rlpy
+from logforge.core.extras import import_d3rlpy
+from logforge.exports.pipeline import to_mdp_dataset
+from logforge.learning.training.pipeline import TrainConfig
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
-from logforge.shards import load_shards, write_dataset
-from logforge.side_arrays import plain_sides
-from logforge.training import TrainConfig
+from logforge.shards.array_rules import ARRAYS
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.fast_buffer import FastBuffer
+from logforge.shards.reader import load_shards, write_dataset
+from logforge.shards.side_arrays import plain_sides
 
 ROWS = int(os.environ.get("LOGFORGE_BENCH_ROWS", "200000"))
 SIZE, STEPS, BATCH = 448, 20, 256

@@ -10,8 +10,8 @@ import time
 import numpy as np
 
 from benchmarks.measure import Result
-from logforge.arrays import SplitArrays
-from logforge.side_arrays import plain_sides
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.side_arrays import plain_sides
 
 EPISODES, LENGTH, COLUMNS, ACTIONS = 2_000, 10, 64, 14
 MEMBERS, UPDATES, BATCH = 10, 300, 128
@@ -66,9 +66,9 @@ def made() -> SplitArrays:
 
 
 def _members(arrays: SplitArrays) -> float:
-    from logforge.experience import Replay
-    from logforge.learners import LEARNERS, Fit, Rules
-    from logforge.ope import Span, one_thread
+    from logforge.learning.ope.fqe import Span, one_thread
+    from logforge.learning.training.experience import Replay
+    from logforge.learning.training.learners import LEARNERS, Fit, Rules
 
     seeds = tuple(range(MEMBERS))
     with one_thread():
@@ -84,10 +84,10 @@ def _members(arrays: SplitArrays) -> float:
 
 
 def _d3rlpy(arrays: SplitArrays, seed: int) -> float:
-    from logforge.d3rlpy_training import LEARNERS
-    from logforge.ope import one_thread
-    from logforge.optional import import_d3rlpy
-    from logforge.train_config import TrainConfig
+    from logforge.core.extras import import_d3rlpy
+    from logforge.learning.ope.fqe import one_thread
+    from logforge.learning.training.config import TrainConfig
+    from logforge.learning.training.d3rlpy_backend import LEARNERS
 
     d3rlpy = import_d3rlpy()
     buffer = d3rlpy.dataset.MDPDataset(

@@ -12,17 +12,17 @@ from typing import Any
 
 import click
 
-from logforge.cli import main
-from logforge.credit_methods import METHODS
+from logforge.checks.store_laws import DATASET_LAWS, STORE_LAWS
+from logforge.cli.commands import main
+from logforge.evaluation.credit.methods import METHODS
 from logforge.exports.catalogue import FORMATS
 from logforge.exports.credit_text import row_schema
-from logforge.monitors import MEASURES
-from logforge.presets import PRESETS
+from logforge.learning.training.monitors import MEASURES
+from logforge.learning.training.presets import PRESETS
 from logforge.schemas.manifest import manifest_schema
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.rules import CATALOGUE
 from logforge.schemas.tables import TABLES
-from logforge.store_laws import DATASET_LAWS, STORE_LAWS
 
 HERE = Path(__file__).parent
 NOTE = "<!-- written by docs/generate.py (`make docs`); change the source instead -->\n\n"

@@ -12,21 +12,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from logforge.build import BuildConfig, build_dataset
-    from logforge.credit import credit_of
-    from logforge.evaluation import evaluate
-    from logforge.explanation import explain
-    from logforge.exporters import export
-    from logforge.fast_buffer import FastBuffer
-    from logforge.forgetting import forget
-    from logforge.ingestion import ingest
-    from logforge.policy import load_policy
-    from logforge.replaying import replay
-    from logforge.rewards import load_spec
-    from logforge.shards import load_shards
-    from logforge.store import open_store
-    from logforge.targets import targets_of
-    from logforge.training import train
+    from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+    from logforge.evaluation.credit.pipeline import credit_of
+    from logforge.evaluation.credit.targets import targets_of
+    from logforge.evaluation.pipeline import evaluate
+    from logforge.exports.pipeline import export
+    from logforge.forgetting.pipeline import forget
+    from logforge.ingestion.pipeline import ingest
+    from logforge.ingestion.replaying import replay
+    from logforge.learning.policies.bundle import load_policy
+    from logforge.learning.training.pipeline import train
+    from logforge.lineage.explanation import explain
+    from logforge.rewards.pipeline import load_spec
+    from logforge.shards.fast_buffer import FastBuffer
+    from logforge.shards.reader import load_shards
+    from logforge.store.store import open_store
 
 __all__ = [
     "BuildConfig",

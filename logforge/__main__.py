@@ -1,5 +1,5 @@
 """`python -m logforge`."""
 
-from logforge.cli import main
+from logforge.cli.commands import main
 
 main()

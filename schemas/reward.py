@@ -1,6 +1,6 @@
 """The reward spec: its words and what is valid.
 
-Expressions are kept as canonical SQL text; logforge.reward_spec reads and checks them, logforge.rewardsql compiles them.
+Expressions are kept as canonical SQL text; logforge.rewards.spec reads and checks them, logforge.rewards.sql.query compiles them.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Place(NamedTuple):
 
 
 class RewardSpec(BaseModel):
-    """A discount and the terms whose sum is the reward. Made by `logforge.load_spec` and `logforge.rewards.parse_spec`."""
+    """A discount and the terms whose sum is the reward. Made by `logforge.load_spec` and `logforge.rewards.pipeline.parse_spec`."""
 
     model_config = _STRICT
 

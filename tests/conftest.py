@@ -12,15 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from logforge.store import Store
+from logforge.store.store import Store
 
 # A submission is judged on the same examples every time; runs by hand explore new ones.
 settings.register_profile("ci", derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
-
-ROOT = Path(__file__).resolve().parent.parent
-SAMPLES = ROOT / "sample_logs"
-SHARED = ROOT.parent / "shared"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -91,6 +87,6 @@ def write_jsonl() -> Callable[[Path, list[Any]], Path]:
 @pytest.fixture(scope="session")
 def exports_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the store and the dataset of made_exports.py; tests only read it."""
-    from made_exports import build
+    from support.made_exports import build
 
     return build(tmp_path_factory.mktemp("exports"))

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.content import bad_part, micros, text_or_none
-from logforge.connectors.google_parts import (
+from logforge.connectors.chat.google_parts import (
     CallOrder,
     GoogleParts,
     Response,
@@ -18,9 +16,11 @@ from logforge.connectors.google_parts import (
     tokens,
     value_of,
 )
-from logforge.connectors.identity import native_or_content
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.rows import close, first_user_text, read_rows, reject
+from logforge.connectors.episodes.content import bad_part, micros, text_or_none
+from logforge.connectors.episodes.identity import native_or_content
+from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Ending, Reading
 
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.adk import add_event, add_responses, add_turn
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import content_id
-from logforge.connectors.content import bad_part, micros, text_or_none
-from logforge.connectors.google_parts import (
+from logforge.connectors.agents.adk import add_event, add_responses, add_turn
+from logforge.connectors.chat.google_parts import (
     CallOrder,
     GoogleParts,
     key_of,
@@ -21,9 +18,12 @@ from logforge.connectors.google_parts import (
     read_response,
     value_of,
 )
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.one_record import as_one_record
-from logforge.connectors.rows import close, first_user_text, read_rows, reject
+from logforge.connectors.episodes.builder import content_id
+from logforge.connectors.episodes.content import bad_part, micros, text_or_none
+from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
+from logforge.connectors.records.one_record import as_one_record
 from logforge.schemas.episode import Reading
 
 

@@ -14,14 +14,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from logforge.connectors.base import Head, Source, at, too_deep
-from logforge.connectors.builder import EpisodeBuilder, episode_id
-from logforge.connectors.claude_lines import Chain, Line, Lines
-from logforge.connectors.content import Answer, Parts, cost_or_none, count_or_none, read_content, text_or_none
-from logforge.connectors.identity import is_uuid
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.rows import close
-from logforge.connectors.source import elements
+from logforge.connectors.agents.claude_lines import Chain, Line, Lines
+from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
+from logforge.connectors.episodes.content import (
+    Answer,
+    Parts,
+    cost_or_none,
+    count_or_none,
+    read_content,
+    text_or_none,
+)
+from logforge.connectors.episodes.identity import is_uuid
+from logforge.connectors.episodes.rows import close
+from logforge.connectors.records.base import Head, Source, at, too_deep
+from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.records.source import elements
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, ResultStatus, Step
 
 INTERRUPTED = "[Request interrupted by user"

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors.base import excerpt
-from logforge.connectors.content import micros, text_or_none
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.rejects import described
+from logforge.connectors.episodes.content import micros, text_or_none
+from logforge.connectors.records.base import excerpt
+from logforge.connectors.records.json import canonical
+from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
 
 OTHER_LINES = frozenset(

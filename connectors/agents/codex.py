@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at, excerpt, too_deep
-from logforge.connectors.builder import EpisodeBuilder, episode_id
-from logforge.connectors.codex_items import read_item
-from logforge.connectors.codex_usage import Usage
-from logforge.connectors.content import micros, text_or_none
-from logforge.connectors.decision_keys import INJECTED, with_decision_keys
-from logforge.connectors.identity import is_uuid, native_or_content
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.rejects import described
-from logforge.connectors.rows import close
-from logforge.connectors.turns import Said, Transcript
+from logforge.connectors.agents.codex_items import read_item
+from logforge.connectors.agents.codex_usage import Usage
+from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
+from logforge.connectors.episodes.content import micros, text_or_none
+from logforge.connectors.episodes.decision_keys import INJECTED, with_decision_keys
+from logforge.connectors.episodes.identity import is_uuid, native_or_content
+from logforge.connectors.episodes.rows import close
+from logforge.connectors.episodes.turns import Said, Transcript
+from logforge.connectors.records.base import Head, Source, at, excerpt, too_deep
+from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
 TYPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})

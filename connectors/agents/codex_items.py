@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from logforge.connectors.arguments import Absent
-from logforge.connectors.base import at, excerpt
-from logforge.connectors.builder import Call
-from logforge.connectors.content import Text, read_content, text_of, text_or_none
-from logforge.connectors.rejects import described
-from logforge.connectors.turns import Answered, Transcript
+from logforge.connectors.episodes.arguments import Absent
+from logforge.connectors.episodes.builder import Call
+from logforge.connectors.episodes.content import Text, read_content, text_of, text_or_none
+from logforge.connectors.episodes.turns import Answered, Transcript
+from logforge.connectors.records.base import at, excerpt
+from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Reading, Reject, ResultStatus, Skip
 
 _HEADER = re.compile(r"Exit code: |Chunk ID: |Wall time: |Process exited with code ")

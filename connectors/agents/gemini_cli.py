@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import Head, Source, at, excerpt, too_deep
-from logforge.connectors.builder import EpisodeBuilder, episode_id
-from logforge.connectors.content import text_or_none
-from logforge.connectors.decision_keys import keyed
-from logforge.connectors.gemini_turns import NOTICES, add_message
-from logforge.connectors.google_parts import CallOrder, read_parts, value_of
-from logforge.connectors.identity import is_uuid, native_or_content
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.rejects import described
-from logforge.connectors.rows import close, first_user_text
+from logforge.connectors.agents.gemini_turns import NOTICES, add_message
+from logforge.connectors.chat.google_parts import CallOrder, read_parts, value_of
+from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
+from logforge.connectors.episodes.content import text_or_none
+from logforge.connectors.episodes.decision_keys import keyed
+from logforge.connectors.episodes.identity import is_uuid, native_or_content
+from logforge.connectors.episodes.rows import close, first_user_text
+from logforge.connectors.records.base import Head, Source, at, excerpt, too_deep
+from logforge.connectors.records.json import canonical
+from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Duplicate, Ending, Reading, Reject, Skip
 
 _OPEN = frozenset({"executing", "awaiting_approval", "validating", "scheduled"})

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, parse_arguments
-from logforge.connectors.codex_items import read_item
-from logforge.connectors.content import (
+from logforge.connectors.agents.codex_items import read_item
+from logforge.connectors.chat.openai_messages import calls_of
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, parse_arguments
+from logforge.connectors.episodes.content import (
     bad_part,
     cost_or_none,
     count_or_none,
@@ -24,12 +24,19 @@ from logforge.connectors.content import (
     text_of,
     text_or_none,
 )
-from logforge.connectors.identity import task_group
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.openai_messages import calls_of
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
-from logforge.connectors.text_calls import command_call, fenced
-from logforge.connectors.turns import Transcript
+from logforge.connectors.episodes.identity import task_group
+from logforge.connectors.episodes.rows import (
+    close,
+    first_bool,
+    first_number,
+    first_user_text,
+    read_rows,
+    reject,
+)
+from logforge.connectors.episodes.text_calls import command_call, fenced
+from logforge.connectors.episodes.turns import Transcript
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import NotJson, canonical, loads
 from logforge.schemas.episode import Ending, Episode, Reading, Reject
 
 _FENCES = ("mswea_bash_command", "bash")

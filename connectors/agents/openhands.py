@@ -10,14 +10,21 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import content_id, episode_id
-from logforge.connectors.content import bad_part, cost_or_none, first_text, text_or_none
-from logforge.connectors.identity import task_group
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openhands_run import Run
-from logforge.connectors.openhands_sdk import SdkRun, is_sdk_event
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
+from logforge.connectors.agents.openhands_run import Run
+from logforge.connectors.agents.openhands_sdk import SdkRun, is_sdk_event
+from logforge.connectors.episodes.builder import content_id, episode_id
+from logforge.connectors.episodes.content import bad_part, cost_or_none, first_text, text_or_none
+from logforge.connectors.episodes.identity import task_group
+from logforge.connectors.episodes.rows import (
+    close,
+    first_bool,
+    first_number,
+    first_user_text,
+    read_rows,
+    reject,
+)
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Episode, Reading, Reject
 
 _NO_EVENT = "neither an action nor an observation"

@@ -9,11 +9,18 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import at
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import count_or_none, first_text, micros, place_of, text_of, text_or_none
-from logforge.connectors.openai_messages import calls_of, tool_names
-from logforge.connectors.rows import first_bool
+from logforge.connectors.chat.openai_messages import calls_of, tool_names
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.content import (
+    count_or_none,
+    first_text,
+    micros,
+    place_of,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.episodes.rows import first_bool
+from logforge.connectors.records.base import at
 from logforge.schemas.episode import Ending, ResultStatus
 
 NO_DECISION = frozenset(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.base import at
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import bad_part, first_text, micros, place_of, text_of, text_or_none
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import tool_names
-from logforge.connectors.openhands_run import ending_of
+from logforge.connectors.agents.openhands_run import ending_of
+from logforge.connectors.chat.openai_messages import tool_names
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.content import bad_part, first_text, micros, place_of, text_of, text_or_none
+from logforge.connectors.records.base import at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Ending, ResultStatus
 
 _ANSWERS = frozenset({"ObservationEvent", "AgentErrorEvent", "UserRejectObservation"})

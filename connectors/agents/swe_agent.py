@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, cost_or_none, place_of, text_of, text_or_none
-from logforge.connectors.identity import task_group
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.openai_messages import calls_of
-from logforge.connectors.rows import close, first_user_text, read_rows, reject
-from logforge.connectors.text_calls import command_call, interface
+from logforge.connectors.chat.openai_messages import calls_of
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import bad_part, cost_or_none, place_of, text_of, text_or_none
+from logforge.connectors.episodes.identity import task_group
+from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
+from logforge.connectors.episodes.text_calls import command_call, interface
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import NotJson, canonical, loads
 from logforge.schemas.episode import Ending, Reading, SourceKind
 
 _HUMAN_NAME = re.compile(r"(?:human|ctf)(?:[_\-.]|$)")

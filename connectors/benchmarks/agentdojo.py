@@ -9,13 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.content import bad_part, first_text, micros, part_text, text_of, text_or_none
-from logforge.connectors.inner import object_or_empty
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import calls_of
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
+from logforge.connectors.chat.openai_messages import calls_of
+from logforge.connectors.episodes.builder import EpisodeBuilder, content_id, episode_id
+from logforge.connectors.episodes.content import (
+    bad_part,
+    first_text,
+    micros,
+    part_text,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.episodes.nested import object_or_empty
+from logforge.connectors.episodes.rows import (
+    close,
+    first_bool,
+    first_number,
+    first_user_text,
+    read_rows,
+    reject,
+)
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Ending, Episode, Reading
 
 _THINKING = ("thinking", "redacted_thinking")

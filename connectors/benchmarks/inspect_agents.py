@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import at
-from logforge.connectors.content import text_or_none
-from logforge.connectors.growing import Growing
-from logforge.connectors.inner import object_or_empty
-from logforge.connectors.inspect_talk import first_choice, listed, made_by
-from logforge.connectors.openai_messages import message_name
+from logforge.connectors.benchmarks.inspect_talk import first_choice, listed, made_by
+from logforge.connectors.chat.openai_messages import message_name
+from logforge.connectors.episodes.content import text_or_none
+from logforge.connectors.episodes.growing import Growing
+from logforge.connectors.episodes.nested import object_or_empty
+from logforge.connectors.records.base import at
 
 _AGENTS = frozenset({"agent", "subtask"})
 _RUNS = frozenset({"tool", "handoff"})

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.base import at
-from logforge.connectors.builder import EpisodeBuilder, episode_id
-from logforge.connectors.content import micros, text_or_none
-from logforge.connectors.inner import object_or_empty
-from logforge.connectors.inspect_agents import Agent, Asked
-from logforge.connectors.inspect_talk import CUT, Talk, stop_reason
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.outcome import FINISHING
-from logforge.connectors.rows import close, first_number, first_user_text
+from logforge.connectors.benchmarks.inspect_agents import Agent, Asked
+from logforge.connectors.benchmarks.inspect_talk import CUT, Talk, stop_reason
+from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
+from logforge.connectors.episodes.content import micros, text_or_none
+from logforge.connectors.episodes.nested import object_or_empty
+from logforge.connectors.episodes.outcome import FINISHING
+from logforge.connectors.episodes.rows import close, first_number, first_user_text
+from logforge.connectors.records.base import at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Ending, Episode, Reading
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import Head, Source, malformed
-from logforge.connectors.inner import InnerList, object_or_empty, read_inner
-from logforge.connectors.inspect_sample import read_sample
-from logforge.connectors.jsontext import NotJson, loads
-from logforge.connectors.rejects import too_long
+from logforge.connectors.benchmarks.inspect_sample import read_sample
+from logforge.connectors.episodes.nested import InnerList, object_or_empty, read_inner
+from logforge.connectors.records.base import Head, Source, malformed
+from logforge.connectors.records.json import NotJson, loads
+from logforge.connectors.records.rejects import too_long
 from logforge.schemas.episode import Reading, Reject, Skip
 from logforge.schemas.errors import MissingExtra
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.base import at
-from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.content import micros, text_of, text_or_none
-from logforge.connectors.identity import task_group
-from logforge.connectors.inner import object_or_empty
-from logforge.connectors.inspect_agents import agents_of
-from logforge.connectors.inspect_children import read_agents
-from logforge.connectors.inspect_talk import CUT, Attachments, Talk, stop_reason
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.rows import close, first_number, first_user_text, reject
+from logforge.connectors.benchmarks.inspect_agents import agents_of
+from logforge.connectors.benchmarks.inspect_children import read_agents
+from logforge.connectors.benchmarks.inspect_talk import CUT, Attachments, Talk, stop_reason
+from logforge.connectors.episodes.builder import EpisodeBuilder, content_id, episode_id
+from logforge.connectors.episodes.content import micros, text_of, text_or_none
+from logforge.connectors.episodes.identity import task_group
+from logforge.connectors.episodes.nested import object_or_empty
+from logforge.connectors.episodes.rows import close, first_number, first_user_text, reject
+from logforge.connectors.records.base import at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Ending, Episode, Reading
 
 _FAMILY = "inspect"

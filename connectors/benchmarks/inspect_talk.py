@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.base import at
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import (
+from logforge.connectors.chat.openai_messages import calls_of, tool_names
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.content import (
     Answer,
     Parts,
     Text,
@@ -18,9 +18,9 @@ from logforge.connectors.content import (
     text_of,
     text_or_none,
 )
-from logforge.connectors.inner import object_or_empty
-from logforge.connectors.openai_messages import calls_of, tool_names
-from logforge.connectors.rows import first_number
+from logforge.connectors.episodes.nested import object_or_empty
+from logforge.connectors.episodes.rows import first_number
+from logforge.connectors.records.base import at
 from logforge.schemas.episode import ResultStatus
 
 _SCHEMES = ("attachment://", "tc://")

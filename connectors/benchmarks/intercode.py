@@ -12,13 +12,13 @@ from itertools import zip_longest
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
-from logforge.connectors.content import bad_part, text_of, text_or_none
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.keyed import entry_keys, read_keyed
-from logforge.connectors.pyliteral import NotLiteral, literal
-from logforge.connectors.rows import close, first_number, first_user_text, reject
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.episodes.content import bad_part, text_of, text_or_none
+from logforge.connectors.episodes.keyed import entry_keys, read_keyed
+from logforge.connectors.episodes.rows import close, first_number, first_user_text, reject
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
+from logforge.connectors.records.pyliteral import NotLiteral, literal
 from logforge.schemas.episode import Ending, Episode, Reading
 
 _BRACKETS = re.compile(r"\s*(execute|submit)\[(.*)\]", re.DOTALL)

@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import first_text, text_of, text_or_none
-from logforge.connectors.identity import task_group
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.react_lines import Block
-from logforge.connectors.react_text import Run, looks_like_react, read_blocks
-from logforge.connectors.rows import close, first_bool, first_user_text, read_rows, reject
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import first_text, text_of, text_or_none
+from logforge.connectors.episodes.identity import task_group
+from logforge.connectors.episodes.rows import close, first_bool, first_user_text, read_rows, reject
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
+from logforge.connectors.trajectories.react_lines import Block
+from logforge.connectors.trajectories.react_text import Run, looks_like_react, read_blocks
 from logforge.schemas.episode import Ending, Episode, Reading
 
 _TRIAL = re.compile(rb"^BEGIN TRIAL \d+", re.MULTILINE)

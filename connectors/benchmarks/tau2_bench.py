@@ -12,16 +12,23 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.content import bad_part, cost_or_none, count_or_none, micros, text_of, text_or_none
-from logforge.connectors.inner import InnerList, object_or_empty, read_inner
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.openai_messages import calls_of, tool_names
-from logforge.connectors.outcome import asks_user
-from logforge.connectors.policies import prompt_version
-from logforge.connectors.rows import close, first_number, reject
-from logforge.connectors.unsupported import RULE, VOICE
+from logforge.connectors.chat.openai_messages import calls_of, tool_names
+from logforge.connectors.episodes.builder import EpisodeBuilder, content_id, episode_id
+from logforge.connectors.episodes.content import (
+    bad_part,
+    cost_or_none,
+    count_or_none,
+    micros,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.episodes.nested import InnerList, object_or_empty, read_inner
+from logforge.connectors.episodes.outcome import asks_user
+from logforge.connectors.episodes.policies import prompt_version
+from logforge.connectors.episodes.rows import close, first_number, reject
+from logforge.connectors.episodes.unsupported import RULE, VOICE
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import NotJson, canonical, loads
 from logforge.schemas.episode import Ending, Episode, Reading, StepKind
 
 _PLACEHOLDER_DAY = "2025-01-01T00:0"

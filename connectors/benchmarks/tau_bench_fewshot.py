@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.rows import close, first_user_text, read_rows, reject
+from logforge.connectors.episodes.builder import EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import bad_part
+from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Ending, Reading
 
 _TURN = re.compile(r"^(system|user|assistant|tool): ?", re.MULTILINE)

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, text_of, text_or_none
-from logforge.connectors.identity import task_group
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import add_message, tool_names
-from logforge.connectors.rows import close, first_bool, first_user_text, read_rows, reject
+from logforge.connectors.chat.openai_messages import add_message, tool_names
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import bad_part, text_of, text_or_none
+from logforge.connectors.episodes.identity import task_group
+from logforge.connectors.episodes.rows import close, first_bool, first_user_text, read_rows, reject
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Episode, Reading, Step
 
 UNFINISHED = "stopped before the agent called Finish"

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, place_of, text_of, text_or_none
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.keyed import entry_keys, read_keyed
-from logforge.connectors.openai_messages import tool_names
-from logforge.connectors.pyliteral import Fields, NotLiteral, fields
-from logforge.connectors.rows import close, first_user_text, reject
-from logforge.connectors.toolbench import UNFINISHED, ended, group_of
+from logforge.connectors.benchmarks.toolbench import UNFINISHED, ended, group_of
+from logforge.connectors.chat.openai_messages import tool_names
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import bad_part, place_of, text_of, text_or_none
+from logforge.connectors.episodes.keyed import entry_keys, read_keyed
+from logforge.connectors.episodes.rows import close, first_user_text, reject
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
+from logforge.connectors.records.pyliteral import Fields, NotLiteral, fields
 from logforge.schemas.episode import Reading
 
 

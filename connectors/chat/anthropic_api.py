@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.anthropic_exchange import answer_of, message_name, response_id
-from logforge.connectors.anthropic_turns import add_turn
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder
-from logforge.connectors.content import first_text, text_of, text_or_none
-from logforge.connectors.decision_keys import keyed
-from logforge.connectors.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import SESSION_KEYS, add_message, offer_requested
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text
+from logforge.connectors.chat.anthropic_exchange import answer_of, message_name, response_id
+from logforge.connectors.chat.anthropic_turns import add_turn
+from logforge.connectors.chat.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
+from logforge.connectors.chat.openai_messages import SESSION_KEYS, add_message, offer_requested
+from logforge.connectors.episodes.builder import EpisodeBuilder
+from logforge.connectors.episodes.content import first_text, text_of, text_or_none
+from logforge.connectors.episodes.decision_keys import keyed
+from logforge.connectors.episodes.rows import close, first_bool, first_number, first_user_text
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Ending, Reading
 
 _ENDS = {

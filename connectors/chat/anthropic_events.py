@@ -11,19 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at, excerpt, malformed
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
-from logforge.connectors.content import (
-    count_or_none,
-    micros,
-    read_content,
-    text_of,
-    text_or_none,
-)
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.rejects import described
-from logforge.connectors.rows import close, first_user_text
-from logforge.connectors.turns import Answered, Transcript
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.episodes.content import count_or_none, micros, read_content, text_of, text_or_none
+from logforge.connectors.episodes.rows import close, first_user_text
+from logforge.connectors.episodes.turns import Answered, Transcript
+from logforge.connectors.records.base import Head, Source, at, excerpt, malformed
+from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Ending, Reading, Reject, Skip
 
 _CALL_LINE = re.compile(rb'\s*\[\s*"client\.(?:beta\.)?sessions\.[\w.]+"\s*,')

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.content import text_of, text_or_none
-from logforge.connectors.jsontext import canonical
+from logforge.connectors.episodes.content import text_of, text_or_none
+from logforge.connectors.records.json import canonical
 
 _THINKING = ("thinking", "redacted_thinking")
 

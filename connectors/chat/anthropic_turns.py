@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.base import at
-from logforge.connectors.builder import EpisodeBuilder
-from logforge.connectors.content import Parts, count_or_none, read_content, text_or_none
-from logforge.connectors.exchanges import Exchange
-from logforge.connectors.openai_messages import offer_requested
+from logforge.connectors.chat.exchanges import Exchange
+from logforge.connectors.chat.openai_messages import offer_requested
+from logforge.connectors.episodes.builder import EpisodeBuilder
+from logforge.connectors.episodes.content import Parts, count_or_none, read_content, text_or_none
+from logforge.connectors.records.base import at
 
 
 def add_turn(builder: EpisodeBuilder, content: Any, where: str, told: Exchange | None) -> None:

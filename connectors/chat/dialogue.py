@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.base import at, excerpt
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import bad_part, text_of, text_or_none
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.outcome import FINISHING
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.content import bad_part, text_of, text_or_none
+from logforge.connectors.episodes.outcome import FINISHING
+from logforge.connectors.records.base import at, excerpt
+from logforge.connectors.records.json import NotJson, canonical, loads
 from logforge.schemas.episode import Ending, Reject
 
 CALLS_IN_TEXT = (b"<tool_call>", b"<function=", b"<execute>")

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import Source, at
-from logforge.connectors.builder import content_id, episode_id
-from logforge.connectors.content import bad_part, micros
-from logforge.connectors.growing import Growing
-from logforge.connectors.jsontext import NotJson, loads
-from logforge.connectors.rows import reject
+from logforge.connectors.episodes.builder import content_id, episode_id
+from logforge.connectors.episodes.content import bad_part, micros
+from logforge.connectors.episodes.growing import Growing
+from logforge.connectors.episodes.rows import reject
+from logforge.connectors.records.base import Source, at
+from logforge.connectors.records.json import NotJson, loads
 from logforge.schemas.episode import Duplicate, Reading, Reject
 
 

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import at
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import Speech, Text, bad_part, count_or_none, text_or_none
-from logforge.connectors.jsontext import canonical
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.content import Speech, Text, bad_part, count_or_none, text_or_none
+from logforge.connectors.records.base import at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Reject
 
 _BREAK = re.compile(r"_([a-z])")

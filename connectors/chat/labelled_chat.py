@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.builder import EpisodeBuilder, content_id
-from logforge.connectors.content import first_text, text_or_none
-from logforge.connectors.dialogue import chat_ending
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import tool_names
-from logforge.connectors.rows import first_bool, first_number, first_user_text
+from logforge.connectors.chat.dialogue import chat_ending
+from logforge.connectors.chat.openai_messages import tool_names
+from logforge.connectors.episodes.builder import EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import first_text, text_or_none
+from logforge.connectors.episodes.rows import first_bool, first_number, first_user_text
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Episode
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import Text, bad_part, text_of
-from logforge.connectors.dialogue import answer_all, call_of
-from logforge.connectors.labelled_chat import labelled_chat
-from logforge.connectors.rows import close, read_rows, reject
+from logforge.connectors.chat.dialogue import answer_all, call_of
+from logforge.connectors.chat.labelled_chat import labelled_chat
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.content import Text, bad_part, text_of
+from logforge.connectors.episodes.rows import close, read_rows, reject
+from logforge.connectors.records.base import Head, Source, at
 from logforge.schemas.episode import Reading, Reject
 
 

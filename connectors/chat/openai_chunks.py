@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.base import at
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import Text, bad_part, cost_or_none, count_or_none, micros, text_or_none
-from logforge.connectors.jsontext import canonical
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.content import (
+    Text,
+    bad_part,
+    cost_or_none,
+    count_or_none,
+    micros,
+    text_or_none,
+)
+from logforge.connectors.records.base import at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Reject
 
 

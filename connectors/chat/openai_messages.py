@@ -11,16 +11,30 @@ import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from logforge.connectors.base import Head, NeedsWhole, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id, parse_arguments
-from logforge.connectors.content import bad_part, first_text, micros, read_content, text_of, text_or_none
-from logforge.connectors.dialogue import add_history
-from logforge.connectors.identity import instance_task, issue_in, task_group
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.outcome import FINISHING
-from logforge.connectors.ratings import rating_of
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
-from logforge.connectors.soft_refusal import SOFT_REFUSAL
+from logforge.connectors.chat.dialogue import add_history
+from logforge.connectors.chat.ratings import rating_of
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id, parse_arguments
+from logforge.connectors.episodes.content import (
+    bad_part,
+    first_text,
+    micros,
+    read_content,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.episodes.identity import instance_task, issue_in, task_group
+from logforge.connectors.episodes.outcome import FINISHING
+from logforge.connectors.episodes.rows import (
+    close,
+    first_bool,
+    first_number,
+    first_user_text,
+    read_rows,
+    reject,
+)
+from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
+from logforge.connectors.records.base import Head, NeedsWhole, Source, at
+from logforge.connectors.records.json import NotJson, canonical, loads
 from logforge.schemas.episode import Ending, Episode, Message, Reading, Reject, ResultStatus, SourceKind
 
 ROLES = frozenset({"system", "developer", "user"})

@@ -12,9 +12,16 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder
-from logforge.connectors.content import (
+from logforge.connectors.chat.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
+from logforge.connectors.chat.openai_messages import (
+    SESSION_KEYS,
+    add_requested,
+    message_name,
+    offer_requested,
+    thought_of,
+)
+from logforge.connectors.episodes.builder import EpisodeBuilder
+from logforge.connectors.episodes.content import (
     bad_part,
     cost_or_none,
     count_or_none,
@@ -22,17 +29,10 @@ from logforge.connectors.content import (
     micros,
     text_or_none,
 )
-from logforge.connectors.decision_keys import is_unique, keyed
-from logforge.connectors.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import (
-    SESSION_KEYS,
-    add_requested,
-    message_name,
-    offer_requested,
-    thought_of,
-)
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text
+from logforge.connectors.episodes.decision_keys import is_unique, keyed
+from logforge.connectors.episodes.rows import close, first_bool, first_number, first_user_text
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Ending, Reading
 
 _CHOICES = re.compile(rb'\\?"choices\\?"\s*:\s*\[')

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.base import Head, Source, excerpt
-from logforge.connectors.builder import EpisodeBuilder, episode_id
-from logforge.connectors.content import first_text, text_or_none
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.openai_chunks import Response
-from logforge.connectors.openai_messages import SESSION_KEYS, add_message
-from logforge.connectors.rejects import described
-from logforge.connectors.rows import close, first_user_text
+from logforge.connectors.chat.openai_chunks import Response
+from logforge.connectors.chat.openai_messages import SESSION_KEYS, add_message
+from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
+from logforge.connectors.episodes.content import first_text, text_or_none
+from logforge.connectors.episodes.rows import close, first_user_text
+from logforge.connectors.records.base import Head, Source, excerpt
+from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Ending, Reading, Reject
 
 CHUNK = "chat.completion.chunk"

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, first_text, micros, text_of, text_or_none
-from logforge.connectors.dialogue import CALLS_IN_TEXT, chat_ending
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import SESSION_KEYS
-from logforge.connectors.ratings import RATING_KEYS, rating_of
-from logforge.connectors.rows import close, first_user_text, read_rows, reject
+from logforge.connectors.chat.dialogue import CALLS_IN_TEXT, chat_ending
+from logforge.connectors.chat.openai_messages import SESSION_KEYS
+from logforge.connectors.chat.ratings import RATING_KEYS, rating_of
+from logforge.connectors.episodes.builder import EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import bad_part, first_text, micros, text_of, text_or_none
+from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Episode, Reading
 
 _LISTS = ("conversation", "chat", "dialogue", "dialog", "turns")

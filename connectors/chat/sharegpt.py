@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder
-from logforge.connectors.content import bad_part, place_of, text_of, text_or_none
-from logforge.connectors.dialogue import CALLS_IN_TEXT, answer_all, call_of
-from logforge.connectors.jsontext import NotJson, loads
-from logforge.connectors.labelled_chat import labelled_chat
-from logforge.connectors.rows import close, read_rows, reject
+from logforge.connectors.chat.dialogue import CALLS_IN_TEXT, answer_all, call_of
+from logforge.connectors.chat.labelled_chat import labelled_chat
+from logforge.connectors.episodes.builder import EpisodeBuilder
+from logforge.connectors.episodes.content import bad_part, place_of, text_of, text_or_none
+from logforge.connectors.episodes.rows import close, read_rows, reject
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import NotJson, loads
 from logforge.schemas.episode import Reading
 
 _ROLES = {

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.repair import mend
-from logforge.connectors.tool_names import KINDS, tool_action
+from logforge.connectors.episodes.tool_names import KINDS, tool_action
+from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.records.repair import mend
 from logforge.schemas.episode import ArgumentsStatus, Episode, Step
 
 

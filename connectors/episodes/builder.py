@@ -12,14 +12,16 @@ from typing import Any, NamedTuple
 import msgspec
 import xxhash
 
-from logforge.connectors.arguments import Parsed
-from logforge.connectors.arguments import parse_arguments as parse_arguments  # connectors import it from here
-from logforge.connectors.base import excerpt
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.open_calls import OpenCalls
-from logforge.connectors.outcome import asks_user, classify_result
-from logforge.connectors.policies import policy_name, prompt_version
-from logforge.connectors.tool_names import meant, tool_action
+from logforge.connectors.episodes.arguments import Parsed
+from logforge.connectors.episodes.arguments import (
+    parse_arguments as parse_arguments,  # connectors import it from here
+)
+from logforge.connectors.episodes.open_calls import OpenCalls
+from logforge.connectors.episodes.outcome import asks_user, classify_result
+from logforge.connectors.episodes.policies import policy_name, prompt_version
+from logforge.connectors.episodes.tool_names import meant, tool_action
+from logforge.connectors.records.base import excerpt
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import (
     Ending,
     Episode,

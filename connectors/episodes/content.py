@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import excerpt
-from logforge.connectors.builder import Call
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.rejects import described
+from logforge.connectors.episodes.builder import Call
+from logforge.connectors.records.base import excerpt
+from logforge.connectors.records.json import canonical
+from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Reject
 
 CALL_BLOCKS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from logforge.connectors.builder import episode_id
+from logforge.connectors.episodes.builder import episode_id
 from logforge.schemas.episode import Episode, Message, Reading, Step
 
 _UNIQUE = 12

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from logforge.connectors.builder import content_id, episode_id
+from logforge.connectors.episodes.builder import content_id, episode_id
 
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _ISSUES = (

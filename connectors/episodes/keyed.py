@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import Head, Source, too_deep
-from logforge.connectors.members import LONG_BYTES, members, pointer
-from logforge.connectors.rows import reject
+from logforge.connectors.episodes.rows import reject
+from logforge.connectors.records.base import Head, Source, too_deep
+from logforge.connectors.records.members import LONG_BYTES, members, pointer
 from logforge.schemas.episode import Reading, Reject, Skip
 
 ReadEntry = Callable[[str, Any, str], Iterator[Reading]]

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from logforge.connectors.base import Source, at, too_deep
-from logforge.connectors.members import LONG_BYTES, Member, members
-from logforge.connectors.rows import reject
-from logforge.connectors.source import elements
+from logforge.connectors.episodes.rows import reject
+from logforge.connectors.records.base import Source, at, too_deep
+from logforge.connectors.records.members import LONG_BYTES, Member, members
+from logforge.connectors.records.source import elements
 from logforge.schemas.episode import Reading, Reject, Skip
 
 _MEMBER_BYTES = 500  # no member, however short, takes less memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from logforge.connectors.soft_refusal import SOFT_REFUSAL, is_soft_refusal
+from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL, is_soft_refusal
 from logforge.schemas.episode import ResultStatus
 
 _ERROR_START = re.compile(

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors.base import Source, excerpt
-from logforge.connectors.builder import EpisodeBuilder
-from logforge.connectors.rejects import described
+from logforge.connectors.episodes.builder import EpisodeBuilder
+from logforge.connectors.records.base import Source, excerpt
+from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Episode, Reading, Reject, Skip
 
 ReadRow = Callable[[Any, str], Iterator[Reading]]

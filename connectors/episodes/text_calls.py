@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.outcome import classify_result
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.outcome import classify_result
 
 INTERFACE = frozenset(
     {"open", "goto", "scroll_up", "scroll_down", "create", "edit", "insert", "str_replace_editor"}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from logforge.connectors.jsontext import NotJson, loads
+from logforge.connectors.records.json import NotJson, loads
 from logforge.schemas.episode import CLARIFY, RESPOND
 from logforge.schemas.manifest import INVALID
 

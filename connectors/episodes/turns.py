@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import Parts, Text
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.content import Parts, Text
 from logforge.schemas.episode import Reject, ResultStatus
 
 

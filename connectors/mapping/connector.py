@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.mapping_fields import FieldReader
-from logforge.connectors.mapping_messages import Talk
-from logforge.connectors.mapping_paths import Spot
-from logforge.connectors.mapping_spec import Fields, MappingSpec, parse_mapping
-from logforge.connectors.mapping_steps import Gathered, add_steps
-from logforge.connectors.mapping_turns import Rewards, rewarded
-from logforge.connectors.plain_rows import plain_rows
-from logforge.connectors.rows import close, first_user_text, reject
-from logforge.connectors.table_rows import columns_of
-from logforge.connectors.textfile import read_text
+from logforge.connectors.episodes.builder import EpisodeBuilder, content_id, episode_id
+from logforge.connectors.episodes.rows import close, first_user_text, reject
+from logforge.connectors.mapping.fields import FieldReader
+from logforge.connectors.mapping.messages import Talk
+from logforge.connectors.mapping.paths import Spot
+from logforge.connectors.mapping.spec import Fields, MappingSpec, parse_mapping
+from logforge.connectors.mapping.steps import Gathered, add_steps
+from logforge.connectors.mapping.turns import Rewards, rewarded
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
+from logforge.connectors.records.plain_rows import plain_rows
+from logforge.connectors.records.table_rows import columns_of
+from logforge.connectors.records.text_file import read_text
 from logforge.schemas.episode import Ending, Reading, Reject, Skip
 
 _NOTHING: Fields = {}

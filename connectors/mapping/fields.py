@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from logforge.connectors.attributes import number_of
-from logforge.connectors.base import excerpt
-from logforge.connectors.content import cost_or_none, text_or_none
-from logforge.connectors.mapping_paths import Spot, Trail
-from logforge.connectors.mapping_spec import Expression
-from logforge.connectors.mapping_values import count_in, failed_in, micros_in, text_in, truth_in
-from logforge.connectors.openai_messages import tool_names
-from logforge.connectors.said import inside
+from logforge.connectors.chat.openai_messages import tool_names
+from logforge.connectors.episodes.content import cost_or_none, text_or_none
+from logforge.connectors.mapping.paths import Spot, Trail
+from logforge.connectors.mapping.spec import Expression
+from logforge.connectors.mapping.values import count_in, failed_in, micros_in, text_in, truth_in
+from logforge.connectors.records.base import excerpt
+from logforge.connectors.traces.attributes import number_of
+from logforge.connectors.traces.messages import inside
 from logforge.schemas.episode import Reject
 
 _T = TypeVar("_T")

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import bad_part
-from logforge.connectors.mapping_fields import FieldReader
-from logforge.connectors.mapping_paths import Spot, Trail
-from logforge.connectors.mapping_spec import ROLES, Expression, Fields, MappingSpec, written
-from logforge.connectors.mapping_turns import Rewards, Turn, first_of
-from logforge.connectors.mapping_values import text_in
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.content import bad_part
+from logforge.connectors.mapping.fields import FieldReader
+from logforge.connectors.mapping.paths import Spot, Trail
+from logforge.connectors.mapping.spec import ROLES, Expression, Fields, MappingSpec, written
+from logforge.connectors.mapping.turns import Rewards, Turn, first_of
+from logforge.connectors.mapping.values import text_in
 
 _T = TypeVar("_T")
 _NOTHING: Fields = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from logforge.connectors import BUILT_IN
-from logforge.connectors.mapping_paths import BadPath, Path, Spot, Trail, parse_path
+from logforge.connectors.mapping.paths import BadPath, Path, Spot, Trail, parse_path
 from logforge.schemas.episode import SourceKind
 from logforge.schemas.errors import Problem, SpecError
 from logforge.schemas.yamltext import Marked, parse

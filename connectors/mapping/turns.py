@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.history import with_rewards
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.traces.history import with_rewards
 from logforge.schemas.episode import Episode, StepKind
 
 _T = TypeVar("_T")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-from logforge.connectors.rejects import at, excerpt, malformed, too_deep
-from logforge.connectors.source import BOM, NeedsWhole, Source, Span
+from logforge.connectors.records.rejects import at, excerpt, malformed, too_deep
+from logforge.connectors.records.source import BOM, NeedsWhole, Source, Span
 from logforge.schemas.episode import Reading
 
 __all__ = [

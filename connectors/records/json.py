@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors.brackets import BLOCK, deepest, openings
+from logforge.connectors.records.brackets import BLOCK, deepest, openings
 
 MAX_DEPTH = 200
 """Deeper nesting is refused, so that whatever walks a value never meets Python's own limit (1,000 calls)."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.pyliteral import NotLiteral, literal
+from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.records.pyliteral import NotLiteral, literal
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from logforge.connectors import jsontext
-from logforge.connectors.brackets import Piece, pieces
-from logforge.connectors.rejects import at, malformed, too_long
+from logforge.connectors.records import json as jsontext
+from logforge.connectors.records.brackets import Piece, pieces
+from logforge.connectors.records.rejects import at, malformed, too_long
 from logforge.schemas.episode import Reject
 
 LONG_BYTES = 4 << 20

@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from logforge.connectors.base import Source, look
-from logforge.connectors.table_rows import columns_of, table_rows
+from logforge.connectors.records.base import Source, look
+from logforge.connectors.records.table_rows import columns_of, table_rows
 from logforge.schemas.episode import Reject
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logforge.connectors import jsontext
+from logforge.connectors.records import json as jsontext
 from logforge.schemas.episode import Reject
 
 _KEYS = 8

@@ -9,7 +9,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from logforge.connectors.json_tokens import (
+from logforge.connectors.records.json import NotJson, loads
+from logforge.connectors.records.json_tokens import (
     Token,
     Unclear,
     as_json,
@@ -19,8 +20,7 @@ from logforge.connectors.json_tokens import (
     scan,
     side_by_side,
 )
-from logforge.connectors.jsontext import NotJson, loads
-from logforge.connectors.pyliteral import MAX_LENGTH, NotLiteral, literal
+from logforge.connectors.records.pyliteral import MAX_LENGTH, NotLiteral, literal
 
 KINDS = (
     "fence",

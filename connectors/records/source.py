@@ -12,9 +12,9 @@ from math import inf
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, NamedTuple
 
-from logforge.connectors import jsontext
-from logforge.connectors.brackets import BLOCK, Piece, pieces
-from logforge.connectors.rejects import malformed, too_long
+from logforge.connectors.records import json as jsontext
+from logforge.connectors.records.brackets import BLOCK, Piece, pieces
+from logforge.connectors.records.rejects import malformed, too_long
 from logforge.schemas.episode import Reject
 from logforge.schemas.errors import InputError
 from logforge.schemas.rules import remedy_of

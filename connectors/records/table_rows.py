@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from logforge.connectors.base import BOM, Head, Source, excerpt
+from logforge.connectors.records.base import BOM, Head, Source, excerpt
 from logforge.schemas.episode import Reject
 
 PARQUET = b"PAR1"

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.base import Head, Source, excerpt
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, text_or_none
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.rejects import described
-from logforge.connectors.rows import close
-from logforge.connectors.step_row import (
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import bad_part, text_or_none
+from logforge.connectors.episodes.rows import close
+from logforge.connectors.records.base import Head, Source, excerpt
+from logforge.connectors.records.json import canonical
+from logforge.connectors.records.rejects import described
+from logforge.connectors.records.table_rows import columns_of, table_rows
+from logforge.connectors.tables.step_row import (
     COLUMNS,
     SPEAKING,
     Cell,
@@ -25,7 +26,6 @@ from logforge.connectors.step_row import (
     number_of,
     text_of_cell,
 )
-from logforge.connectors.table_rows import columns_of, table_rows
 from logforge.schemas.episode import (
     Duplicate,
     Ending,

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from logforge.connectors.content import text_or_none
-from logforge.connectors.said import Where, inside
+from logforge.connectors.episodes.content import text_or_none
+from logforge.connectors.traces.messages import Where, inside
 
 _INDEX = re.compile(r"(\d{1,6})(?:\.(.+))?\Z", re.DOTALL)
 _TYPED = ("stringValue", "boolValue", "intValue", "doubleValue", "bytesValue", "arrayValue", "kvlistValue")

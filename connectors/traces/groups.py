@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from logforge.connectors.history import History
-from logforge.connectors.said import Atom
-from logforge.connectors.spans import Span, in_time_order
+from logforge.connectors.traces.history import History
+from logforge.connectors.traces.messages import Atom
+from logforge.connectors.traces.spans import Span, in_time_order
 
 
 @dataclass

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors.builder import Call, EpisodeBuilder, parse_arguments
-from logforge.connectors.content import Answer, Text, bad_part, text_or_none
-from logforge.connectors.said import Atom, Said, answer_atom, atoms
-from logforge.connectors.spans import Span, ToolRun
-from logforge.connectors.verdicts import Verdict, score_of
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, parse_arguments
+from logforge.connectors.episodes.content import Answer, Text, bad_part, text_or_none
+from logforge.connectors.episodes.feedback import Verdict, score_of
+from logforge.connectors.traces.messages import Atom, Said, answer_atom, atoms
+from logforge.connectors.traces.spans import Span, ToolRun
 from logforge.schemas.episode import Episode, Reject, ResultStatus
 
 _PAIRS = 4_000_000

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from logforge.connectors.attributes import number_of
-from logforge.connectors.base import Head, Source, at, excerpt
-from logforge.connectors.builder import Call
-from logforge.connectors.content import (
+from logforge.connectors.chat.openai_messages import tool_names
+from logforge.connectors.episodes.builder import Call
+from logforge.connectors.episodes.content import (
     Text,
     cost_or_none,
     count_or_none,
@@ -23,14 +22,15 @@ from logforge.connectors.content import (
     text_of,
     text_or_none,
 )
-from logforge.connectors.openai_messages import tool_names
-from logforge.connectors.plain_rows import plain_rows
-from logforge.connectors.rejects import described
-from logforge.connectors.said import Said, Where, inside, read_messages
-from logforge.connectors.spans import Kind, Span, ToolRun, skip_reason
-from logforge.connectors.table_rows import columns_of
-from logforge.connectors.traces import Traces
-from logforge.connectors.verdicts import Verdict
+from logforge.connectors.episodes.feedback import Verdict
+from logforge.connectors.records.base import Head, Source, at, excerpt
+from logforge.connectors.records.plain_rows import plain_rows
+from logforge.connectors.records.rejects import described
+from logforge.connectors.records.table_rows import columns_of
+from logforge.connectors.traces.attributes import number_of
+from logforge.connectors.traces.episodes import Traces
+from logforge.connectors.traces.messages import Said, Where, inside, read_messages
+from logforge.connectors.traces.spans import Kind, Span, ToolRun, skip_reason
 from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
 
 _OBSERVATION = frozenset({"trace_id", "type", "start_time"})

@@ -11,16 +11,16 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors.base import Head, Source
-from logforge.connectors.builder import EpisodeBuilder, episode_id
-from logforge.connectors.content import cost_or_none, count_or_none, first_text, micros, text_or_none
-from logforge.connectors.decision_keys import keyed
-from logforge.connectors.growing import Growing
-from logforge.connectors.identity import is_uuid, native_or_content
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.langsmith_runs import Run, Runs, answers_of, is_run, messages_of
-from logforge.connectors.openai_messages import add_requested, message_name, offer_requested, thought_of
-from logforge.connectors.rows import close, first_number, first_user_text, reject
+from logforge.connectors.chat.openai_messages import add_requested, message_name, offer_requested, thought_of
+from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
+from logforge.connectors.episodes.content import cost_or_none, count_or_none, first_text, micros, text_or_none
+from logforge.connectors.episodes.decision_keys import keyed
+from logforge.connectors.episodes.growing import Growing
+from logforge.connectors.episodes.identity import is_uuid, native_or_content
+from logforge.connectors.episodes.rows import close, first_number, first_user_text, reject
+from logforge.connectors.records.base import Head, Source
+from logforge.connectors.records.json import canonical
+from logforge.connectors.traces.langsmith_runs import Run, Runs, answers_of, is_run, messages_of
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
 _LIMITS = frozenset({"length", "max_tokens"})

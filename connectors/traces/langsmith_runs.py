@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.base import at
-from logforge.connectors.content import bad_part, count_or_none, text_or_none
+from logforge.connectors.episodes.content import bad_part, count_or_none, text_or_none
+from logforge.connectors.records.base import at
 from logforge.schemas.episode import Reject
 
 Placed = list[tuple[Any, str]]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.connectors.builder import Call, parse_arguments
-from logforge.connectors.content import Answer, Text, bad_part, part_text, text_of, text_or_none
-from logforge.connectors.jsontext import NotJson, canonical, loads
+from logforge.connectors.episodes.builder import Call, parse_arguments
+from logforge.connectors.episodes.content import Answer, Text, bad_part, part_text, text_of, text_or_none
+from logforge.connectors.records.json import NotJson, canonical, loads
 from logforge.schemas.episode import Reject
 
 Where = Callable[[str], str]

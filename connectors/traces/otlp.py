@@ -13,21 +13,27 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors import (
-    genai_attributes,
-    openinference_attributes,
-    otlp_logs,
-    vercel_attributes,
+from logforge.connectors.episodes.content import first_text, micros, text_or_none
+from logforge.connectors.records.base import Head, Source, at, excerpt
+from logforge.connectors.records.json import canonical
+from logforge.connectors.records.rejects import described
+from logforge.connectors.traces import (
+    genai as genai_attributes,
 )
-from logforge.connectors.attributes import Attributes, Found
-from logforge.connectors.base import Head, Source, at, excerpt
-from logforge.connectors.content import first_text, micros, text_or_none
-from logforge.connectors.genai_attributes import Event
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.otlp_logs import LogRecords
-from logforge.connectors.rejects import described
-from logforge.connectors.spans import Span
-from logforge.connectors.traces import Traces
+from logforge.connectors.traces import (
+    openinference as openinference_attributes,
+)
+from logforge.connectors.traces import (
+    otlp_logs,
+)
+from logforge.connectors.traces import (
+    vercel as vercel_attributes,
+)
+from logforge.connectors.traces.attributes import Attributes, Found
+from logforge.connectors.traces.episodes import Traces
+from logforge.connectors.traces.genai import Event
+from logforge.connectors.traces.otlp_logs import LogRecords
+from logforge.connectors.traces.spans import Span
 from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
 
 _SPEAKS = re.compile(

@@ -12,14 +12,14 @@ from typing import Any
 
 import xxhash
 
-from logforge.connectors import genai_attributes
-from logforge.connectors.attributes import Attributes, typed
-from logforge.connectors.base import at, excerpt
-from logforge.connectors.content import first_text
-from logforge.connectors.genai_attributes import Event
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.rejects import described
-from logforge.connectors.spans import Span
+from logforge.connectors.episodes.content import first_text
+from logforge.connectors.records.base import at, excerpt
+from logforge.connectors.records.json import canonical
+from logforge.connectors.records.rejects import described
+from logforge.connectors.traces import genai as genai_attributes
+from logforge.connectors.traces.attributes import Attributes, typed
+from logforge.connectors.traces.genai import Event
+from logforge.connectors.traces.spans import Span
 from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
 
 TimeOf = Callable[[dict[str, Any]], int | None]

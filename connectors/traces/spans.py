@@ -7,9 +7,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal
 
-from logforge.connectors.content import Text
-from logforge.connectors.said import Atom, Piece, Said, atoms
-from logforge.connectors.verdicts import Verdict
+from logforge.connectors.episodes.content import Text
+from logforge.connectors.episodes.feedback import Verdict
+from logforge.connectors.traces.messages import Atom, Piece, Said, atoms
 from logforge.schemas.episode import Reject
 
 Kind = Literal["model", "agent", "tool", "group", "other"]

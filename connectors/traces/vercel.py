@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.attributes import Attributes
-from logforge.connectors.content import Text, text_of
-from logforge.connectors.openai_messages import tool_names
-from logforge.connectors.said import Said, inside, read_messages
-from logforge.connectors.spans import Kind, Span, ToolRun
+from logforge.connectors.chat.openai_messages import tool_names
+from logforge.connectors.episodes.content import Text, text_of
+from logforge.connectors.traces.attributes import Attributes
+from logforge.connectors.traces.messages import Said, inside, read_messages
+from logforge.connectors.traces.spans import Kind, Span, ToolRun
 
 _MODEL_CALLS = (".doGenerate", ".doStream")
 _OPERATIONS = ("ai.generateText", "ai.streamText", "ai.generateObject", "ai.streamObject")

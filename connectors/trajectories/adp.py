@@ -10,14 +10,21 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, first_text, place_of, text_of, text_or_none
-from logforge.connectors.identity import instance_task, run_task, task_group
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import tool_names
-from logforge.connectors.outcome import FINISHING
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
+from logforge.connectors.chat.openai_messages import tool_names
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import bad_part, first_text, place_of, text_of, text_or_none
+from logforge.connectors.episodes.identity import instance_task, run_task, task_group
+from logforge.connectors.episodes.outcome import FINISHING
+from logforge.connectors.episodes.rows import (
+    close,
+    first_bool,
+    first_number,
+    first_user_text,
+    read_rows,
+    reject,
+)
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
 from logforge.schemas.episode import Ending, Episode, Reading
 
 _CODEACT_ID = re.compile(r"[^/]+/(.+)/([^/]+)/max\d+_p\d+[^/]*")

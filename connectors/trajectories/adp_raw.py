@@ -11,16 +11,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from logforge.connectors.adp import codeact_id
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part, first_text, text_of, text_or_none
-from logforge.connectors.identity import instance_task, task_group
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import add_messages
-from logforge.connectors.outcome import FINISHING
-from logforge.connectors.rows import close, first_bool, first_user_text, read_rows, reject
-from logforge.connectors.text_calls import (
+from logforge.connectors.chat.openai_messages import add_messages
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import bad_part, first_text, text_of, text_or_none
+from logforge.connectors.episodes.identity import instance_task, task_group
+from logforge.connectors.episodes.outcome import FINISHING
+from logforge.connectors.episodes.rows import close, first_bool, first_user_text, read_rows, reject
+from logforge.connectors.episodes.text_calls import (
     answer,
     command_call,
     execute_calls,
@@ -28,6 +25,9 @@ from logforge.connectors.text_calls import (
     function_calls,
     interface,
 )
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
+from logforge.connectors.trajectories.adp import codeact_id
 from logforge.schemas.episode import Ending, Episode, Reading
 
 FindCalls = Callable[[str, str], list[Call]]

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id, episode_id
-from logforge.connectors.content import (
+from logforge.connectors.chat.openai_messages import tool_names
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
+from logforge.connectors.episodes.content import (
     bad_part,
     cost_or_none,
     count_or_none,
@@ -22,12 +22,19 @@ from logforge.connectors.content import (
     text_of,
     text_or_none,
 )
-from logforge.connectors.harbor import Trial, result_beside, trial_of
-from logforge.connectors.identity import task_group
-from logforge.connectors.jsontext import canonical
-from logforge.connectors.openai_messages import tool_names
-from logforge.connectors.outcome import FINISHING
-from logforge.connectors.rows import close, first_bool, first_number, first_user_text, read_rows, reject
+from logforge.connectors.episodes.identity import task_group
+from logforge.connectors.episodes.outcome import FINISHING
+from logforge.connectors.episodes.rows import (
+    close,
+    first_bool,
+    first_number,
+    first_user_text,
+    read_rows,
+    reject,
+)
+from logforge.connectors.records.base import Head, Source, at
+from logforge.connectors.records.json import canonical
+from logforge.connectors.trajectories.harbor import Trial, result_beside, trial_of
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
 _VERSION = re.compile(rb'"schema_version"\s*:\s*"ATIF-v1\.')

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logforge.connectors.base import Source
-from logforge.connectors.content import first_text
-from logforge.connectors.rows import first_number
+from logforge.connectors.episodes.content import first_text
+from logforge.connectors.episodes.rows import first_number
+from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Reject
 
 _TOLD = ("id", "task_name", "trial_name", "verifier_result", "started_at", "finished_at", "agent_info")

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from logforge.connectors.base import Head, Source
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.content import bad_part
-from logforge.connectors.identity import task_group
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.react_lines import Block, Segment, read_transcript
-from logforge.connectors.rows import close, first_user_text
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
+from logforge.connectors.episodes.content import bad_part
+from logforge.connectors.episodes.identity import task_group
+from logforge.connectors.episodes.rows import close, first_user_text
+from logforge.connectors.records.base import Head, Source
+from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.trajectories.react_lines import Block, Segment, read_transcript
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
 _ACTS = re.compile(rb"^Action(?: \d+)?:", re.MULTILINE)

@@ -14,22 +14,22 @@ from typing import Any
 
 import polars as pl
 
-from logforge.array_quality import validate_arrays
-from logforge.frames import POLARS_TYPES
-from logforge.gates import Measures, check_thresholds, pass_gates
-from logforge.near_duplicates import near_duplicates
-from logforge.progress import Tick, silent
-from logforge.quality import validate
-from logforge.queries import dataset_named
+from logforge.checks.store_laws import DATASET_LAWS, STORE_LAWS, StoreLaw
+from logforge.cli.listings import dataset_named
+from logforge.core.frames import POLARS_TYPES
+from logforge.core.progress import Tick, silent
+from logforge.core.tabulate import plural
+from logforge.dataset.quality.arrays import validate_arrays
+from logforge.dataset.quality.gates import Measures, check_thresholds, pass_gates
+from logforge.dataset.quality.transitions import validate
+from logforge.lineage.source_bytes import moved
 from logforge.schemas.errors import CheckFailed, LogforgeError, Problem, UsageError
 from logforge.schemas.manifest import Manifest
 from logforge.schemas.tables import TABLES, TRANSITIONS
-from logforge.shards import MANIFEST, SPLITS, Shard, check_files, load_shards, read_manifest
-from logforge.source_bytes import moved
-from logforge.splits import crossing
-from logforge.store import Store, open_store
-from logforge.store_laws import DATASET_LAWS, STORE_LAWS, StoreLaw
-from logforge.tabulate import plural
+from logforge.shards.reader import MANIFEST, SPLITS, Shard, check_files, load_shards, read_manifest
+from logforge.splits.assign import crossing
+from logforge.splits.near_duplicates import near_duplicates
+from logforge.store.store import Store, open_store
 
 SHOWN = 20
 """So many rows of one law are named; their number is told, and its query gives all."""

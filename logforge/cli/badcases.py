@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from logforge.cli_options import JSON, STORE, WAIT, say, show
+from logforge.cli.options import JSON, STORE, WAIT, say, show
 
 
 @click.command()
@@ -50,9 +50,9 @@ def badcases(
     Example: logforge badcases default --out bad-cases
              logforge build-dataset --reward reward.yaml --weights bad-cases/up-weight.yaml
     """
-    from logforge.bad_case_files import write_bad_cases
-    from logforge.bad_cases import bad_cases
-    from logforge.store import open_store
+    from logforge.report.bad_case_files import write_bad_cases
+    from logforge.report.bad_cases import bad_cases
+    from logforge.store.store import open_store
 
     with open_store(store, read_only=True, wait=wait, waiting=say) as opened:
         found = bad_cases(opened, dataset, limit=limit, seed=seed)

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from logforge.cli_gates import gate_options, given_gates
-from logforge.cli_options import JSON, STORE, WAIT, say, show
+from logforge.cli.cli_gates import gate_options, given_gates
+from logforge.cli.options import JSON, STORE, WAIT, say, show
 
 
 @click.command()
@@ -27,8 +27,8 @@ def check(dataset: str | None, store: str, sources: bool, wait: float, as_json: 
              logforge check default --max-conflict-rate 0.2
              logforge check --sources
     """
-    from logforge.check import check as run
-    from logforge.progress import bar
+    from logforge.checks.pipeline import check as run
+    from logforge.core.progress import bar
 
     gates = given_gates(options)
     with bar("check") as tick:

@@ -47,6 +47,6 @@ def action_options(command: F) -> F:
 
 def read_action_options(options: dict[str, Any]) -> None:
     """Put the mapping of names in the place of the aliases as they were written."""
-    from logforge.action_names import read_aliases
+    from logforge.dataset.actions.names import read_aliases
 
     options["action_aliases"] = read_aliases(options["action_aliases"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from logforge.cli_options import JSON, STORE, show
+from logforge.cli.options import JSON, STORE, show
 
 
 @click.command("credit-agreement")
@@ -28,9 +28,9 @@ def credit_agreement(run: str, key_steps: str, store: str, as_json: bool, **opti
     \b
     Example: logforge credit-agreement runs/default key_steps.jsonl --method counterfactual
     """
-    from logforge.credit_agreement import credit_agreement as agreement
-    from logforge.progress import bar
-    from logforge.store import open_store
+    from logforge.core.progress import bar
+    from logforge.evaluation.credit.agreement import credit_agreement as agreement
+    from logforge.store.store import open_store
 
     with open_store(store, read_only=True, create=False) as opened, bar("credit") as tick:
         report = agreement(opened, run, key_steps, progress=tick, **options)

@@ -40,6 +40,6 @@ def shard_options(command: F) -> F:
 
 def read_part_size(options: dict[str, Any]) -> None:
     """Put the number of bytes in the place of the size as it was written."""
-    from logforge.containers import bytes_of
+    from logforge.ingestion.sources.containers import bytes_of
 
     options["part_bytes"] = bytes_of(options.pop("part_size"))

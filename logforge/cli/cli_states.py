@@ -55,8 +55,8 @@ def state_options(command: F) -> F:
 
 def read_state_options(options: dict[str, Any]) -> None:
     """Put a StateConfig in the place of the options as they were written. Raises UnknownName and UsageError."""
+    from logforge.dataset.states.builder import BLOCKS, StateConfig
     from logforge.schemas.errors import UnknownName
-    from logforge.states import BLOCKS, StateConfig
 
     without = options.pop("without")
     for name in without:

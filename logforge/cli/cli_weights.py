@@ -39,6 +39,6 @@ def weight_options(command: F) -> F:
 
 def read_weights(options: dict[str, Any]) -> None:
     """Put what the named files say in the place of their names."""
-    from logforge.weight_files import load_weights
+    from logforge.dataset.weights.files import load_weights
 
     options["weights"] = load_weights(options.pop("weight_files"))

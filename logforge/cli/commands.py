@@ -14,29 +14,29 @@ from typing import Any, TypeVar
 
 import click
 
-from logforge.cli_actions import action_options, read_action_options
-from logforge.cli_badcases import badcases
-from logforge.cli_check import check
-from logforge.cli_conflicts import conflict_options, conflicts
-from logforge.cli_credit import credit
-from logforge.cli_credit_agreement import credit_agreement
-from logforge.cli_diff import diff
-from logforge.cli_evaluate import evaluate
-from logforge.cli_export import export
-from logforge.cli_forget import forget
-from logforge.cli_gates import given_gates, stop_options
-from logforge.cli_options import JSON, STORE, WAIT, say
-from logforge.cli_options import show as _print
-from logforge.cli_policy import policy
-from logforge.cli_quarantine import quarantine
-from logforge.cli_report import report
-from logforge.cli_reward import reward
-from logforge.cli_shards import read_part_size, shard_options
-from logforge.cli_simulate import simulate
-from logforge.cli_states import read_state_options, state_options
-from logforge.cli_train import doctor, sweep, train
-from logforge.cli_weights import read_weights, weight_options
-from logforge.progress import printable
+from logforge.cli.badcases import badcases
+from logforge.cli.check import check
+from logforge.cli.cli_actions import action_options, read_action_options
+from logforge.cli.cli_credit_agreement import credit_agreement
+from logforge.cli.cli_gates import given_gates, stop_options
+from logforge.cli.cli_shards import read_part_size, shard_options
+from logforge.cli.cli_states import read_state_options, state_options
+from logforge.cli.cli_weights import read_weights, weight_options
+from logforge.cli.conflicts import conflict_options, conflicts
+from logforge.cli.credit import credit
+from logforge.cli.diff import diff
+from logforge.cli.evaluate import evaluate
+from logforge.cli.export import export
+from logforge.cli.forget import forget
+from logforge.cli.options import JSON, STORE, WAIT, say
+from logforge.cli.options import show as _print
+from logforge.cli.policy import policy
+from logforge.cli.quarantine import quarantine
+from logforge.cli.report import report
+from logforge.cli.reward import reward
+from logforge.cli.simulate import simulate
+from logforge.cli.train import doctor, sweep, train
+from logforge.core.progress import printable
 from logforge.schemas.errors import LogforgeError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,7 +49,7 @@ class Commands(click.Group):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Read the defaults of the nearest config file before any option is parsed."""
-        from logforge.config import default_map
+        from logforge.cli.config import default_map
 
         options = {
             name: {parameter.opts[0].lstrip("-"): str(parameter.name) for parameter in command.params}
@@ -125,7 +125,7 @@ def init(folder: str, as_json: bool) -> None:
     \b
     Example: logforge init my-project && cd my-project && logforge ingest logs
     """
-    from logforge.project import init_project
+    from logforge.cli.project import init_project
 
     _print(init_project(folder), as_json)
 
@@ -217,15 +217,15 @@ def ingest(
     Example: logforge ingest ./logs
              zcat today.jsonl.gz | logforge ingest -
     """
-    from logforge.containers import Limits, bytes_of
-    from logforge.dry_run import dry_run as plan
-    from logforge.ingestion import ingest as run
-    from logforge.ingestion import read_options
-    from logforge.piped import apart
-    from logforge.progress import bar
-    from logforge.store import open_store
-    from logforge.watching import until_told
-    from logforge.watching import watch as follow
+    from logforge.core.progress import bar
+    from logforge.ingestion.dry_run import dry_run as plan
+    from logforge.ingestion.pipeline import ingest as run
+    from logforge.ingestion.pipeline import read_options
+    from logforge.ingestion.sources.containers import Limits, bytes_of
+    from logforge.ingestion.sources.pipes import apart
+    from logforge.ingestion.watching import until_told
+    from logforge.ingestion.watching import watch as follow
+    from logforge.store.store import open_store
 
     apart(paths, name)
     limits = Limits(bytes_of(max_unpacked), max_ratio, record=bytes_of(max_record))
@@ -270,8 +270,8 @@ def sql(query: str, store: str, as_csv: bool, wait: float, as_json: bool) -> Non
     \b
     Example: logforge sql "SELECT action, count(*) FROM transitions_latest GROUP BY 1 ORDER BY 2 DESC"
     """
-    from logforge.queries import run_query
-    from logforge.store import open_store
+    from logforge.cli.listings import run_query
+    from logforge.store.store import open_store
 
     text = sys.stdin.read() if query == "-" else query
     with open_store(store, read_only=True, wait=wait, waiting=say) as opened:
@@ -371,10 +371,10 @@ def build_dataset(
     \b
     Example: logforge build-dataset --reward reward.yaml
     """
-    from logforge.build import BuildConfig, build_dataset, earlier_vocabulary
-    from logforge.earlier_dataset import earlier_arguments, earlier_reduction
-    from logforge.progress import bar
-    from logforge.store import open_store
+    from logforge.core.progress import bar
+    from logforge.dataset.build.earlier_dataset import earlier_arguments, earlier_reduction
+    from logforge.dataset.build.pipeline import BuildConfig, build_dataset, earlier_vocabulary
+    from logforge.store.store import open_store
 
     wait, gates = options.pop("wait"), given_gates(options)
     read_weights(options)
@@ -410,8 +410,8 @@ def explain(episode: str, store: str, dataset: str | None, as_json: bool) -> Non
     \b
     Example: logforge explain 4f2a:3
     """
-    from logforge.explanation import explain as run
-    from logforge.store import open_store
+    from logforge.lineage.explanation import explain as run
+    from logforge.store.store import open_store
 
     with open_store(store, read_only=True) as opened:
         _print(run(opened, episode, dataset), as_json)
@@ -425,7 +425,7 @@ def formats(as_json: bool) -> None:
     \b
     Example: logforge formats
     """
-    from logforge.queries import known_formats
+    from logforge.cli.listings import known_formats
 
     _print(known_formats(), as_json)
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from logforge.cli_options import JSON, STORE, WAIT, say, show
+from logforge.cli.options import JSON, STORE, WAIT, say, show
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,9 +61,9 @@ def conflicts(dataset: str, store: str, limit: int, wait: float, as_json: bool, 
     \b
     Example: logforge conflicts --kind contrast
     """
-    from logforge.conflict_views import Narrowed
-    from logforge.queries import conflict_views
-    from logforge.store import open_store
+    from logforge.cli.listings import conflict_views
+    from logforge.dataset.conflicts.views import Narrowed
+    from logforge.store.store import open_store
 
     with open_store(store, read_only=True, wait=wait, waiting=say) as opened:
         show(conflict_views(opened, dataset, Narrowed(**only), limit), as_json)

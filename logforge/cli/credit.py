@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from logforge.cli_options import JSON, STORE, show
+from logforge.cli.options import JSON, STORE, show
 
 
 @click.command()
@@ -41,9 +41,9 @@ def credit(run: str, store: str, as_json: bool, **options: Any) -> None:
     \b
     Example: logforge credit runs/default --method all --out credit.parquet
     """
-    from logforge.credit import credit_of
-    from logforge.progress import bar
-    from logforge.store import open_store
+    from logforge.core.progress import bar
+    from logforge.evaluation.credit.pipeline import credit_of
+    from logforge.store.store import open_store
 
     with open_store(store, read_only=not options["keep"], create=False) as opened, bar("credit") as tick:
         report = credit_of(opened, run, progress=tick, **options)

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from logforge.cli_options import JSON, STORE, show
+from logforge.cli.options import JSON, STORE, show
 
 
 @click.command()
@@ -30,8 +30,8 @@ def diff(a: str, b: str, store: str, sample: int, seed: int, exit_code: bool, as
     Example: logforge diff before after
              logforge diff datasets/default /backup/default --exit-code
     """
-    from logforge.dataset_diff import diff_datasets
-    from logforge.progress import bar
+    from logforge.core.progress import bar
+    from logforge.dataset.diff.pipeline import diff_datasets
 
     with bar("diff") as tick:
         report = diff_datasets(a, b, store, sample=sample, seed=seed, progress=tick)

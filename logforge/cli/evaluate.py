@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from logforge.cli_options import JSON, show
+from logforge.cli.options import JSON, show
 
 if TYPE_CHECKING:
-    from logforge.playing import PlayReport
+    from logforge.evaluation.playing import PlayReport
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,8 +51,8 @@ def played_report(
     run: str, seed: int, simulator: str | None, episodes: int, baselines: str, held_out_wording: bool
 ) -> PlayReport | None:
     """What was played; None without a simulator. Raises UsageError for options that would be ignored."""
-    from logforge.playing import play
-    from logforge.progress import bar
+    from logforge.core.progress import bar
+    from logforge.evaluation.playing import play
     from logforge.schemas.errors import UsageError
 
     ignored = [name for name in (_PLAYED if simulator is None else _ESTIMATED) if _is_given(name)]
@@ -107,8 +107,8 @@ def evaluate(
     Example: logforge evaluate runs/default
              logforge evaluate runs/default --simulator it-ops --baselines all
     """
-    from logforge.evaluation import evaluate as estimate
-    from logforge.progress import bar
+    from logforge.core.progress import bar
+    from logforge.evaluation.pipeline import evaluate as estimate
 
     if (played := played_report(run, seed, **playing)) is not None:
         return show(played, as_json)

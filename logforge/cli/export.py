@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from logforge.cli_options import JSON, STORE, show
+from logforge.cli.options import JSON, STORE, show
 from logforge.exports.catalogue import FORMATS
 
 _WIDTH = max(map(len, FORMATS))
@@ -87,9 +87,9 @@ def export(
     dataset: str, format_name: str, out: str, split: str | None, store: str, as_json: bool, **options: Any
 ) -> None:
     """See _HELP."""
-    from logforge.exporters import export as run
+    from logforge.core.progress import bar
     from logforge.exports.job import Options
-    from logforge.progress import bar
+    from logforge.exports.pipeline import export as run
 
     with bar("export") as tick:
         report = run(dataset, format_name, out, split, store=store, options=Options(**options), progress=tick)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from logforge.cli_options import JSON, STORE, WAIT, say, show
+from logforge.cli.options import JSON, STORE, WAIT, say, show
 
 
 @click.command()
@@ -41,9 +41,9 @@ def forget(
     \b
     Example: logforge forget --session 7f3a --dry-run
     """
-    from logforge import forgetting
+    from logforge.forgetting import pipeline as forgetting
     from logforge.schemas.errors import UsageError
-    from logforge.store import open_store
+    from logforge.store.store import open_store
 
     with open_store(store, create=False, wait=wait, waiting=say) as opened:
         if revoke and runs:

@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 
 from logforge import connectors
-from logforge.conflict_views import ConflictView, Narrowed, count, render, sides
-from logforge.rewards import compile_query, load_spec
+from logforge.core.tabulate import table
+from logforge.dataset.conflicts.views import ConflictView, Narrowed, count, render, sides
+from logforge.rewards.pipeline import compile_query, load_spec
 from logforge.schemas.errors import UnknownName, UsageError
-from logforge.store import Store
-from logforge.tabulate import table
+from logforge.store.store import Store
 
 
 @dataclass(frozen=True)

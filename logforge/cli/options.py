@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from logforge.progress import printable
+from logforge.core.progress import printable
 
 STORE = click.option(
     "--store",

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
-from logforge.cli_options import JSON, STORE, WAIT, say, show
+from logforge.cli.options import JSON, STORE, WAIT, say, show
 from logforge.schemas.errors import UsageError
 
 
@@ -46,8 +46,8 @@ def quarantine(
              logforge quarantine --rule malformed_record
              logforge quarantine --replay --mapping map.yaml
     """
-    from logforge.quarantine import ROWS, overview, rows
-    from logforge.store import open_store
+    from logforge.ingestion.quarantine import ROWS, overview, rows
+    from logforge.store.store import open_store
 
     if replay:
         _replay(store, wait, as_json, rule=rule, source=source, format=format_name, mapping=mapping)
@@ -61,9 +61,9 @@ def quarantine(
 
 
 def _replay(store: str, wait: float, as_json: bool, **choice: Any) -> NoReturn:
-    from logforge.progress import bar
-    from logforge.replaying import replay
-    from logforge.store import open_store
+    from logforge.core.progress import bar
+    from logforge.ingestion.replaying import replay
+    from logforge.store.store import open_store
 
     with open_store(store, create=False, wait=wait, waiting=say) as opened, bar("replay") as tick:
         report = replay(opened, **choice, workers=os.cpu_count() or 1, progress=tick)

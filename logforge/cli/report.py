@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from logforge.cli_options import JSON, STORE, WAIT, say, show
+from logforge.cli.options import JSON, STORE, WAIT, say, show
 
 
 @click.command()
@@ -46,9 +46,9 @@ def report(
     Example: logforge report default
              logforge report default --section sufficiency --section drift
     """
-    from logforge.progress import bar
-    from logforge.report import report as measure
-    from logforge.store import open_store
+    from logforge.core.progress import bar
+    from logforge.report.pipeline import report as measure
+    from logforge.store.store import open_store
 
     with open_store(store, read_only=True, wait=wait, waiting=say) as opened, bar("report") as tick:
         found = measure(

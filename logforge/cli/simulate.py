@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from logforge.cli_options import JSON, show
+from logforge.cli.options import JSON, show
 
 
 @click.command()
@@ -44,9 +44,9 @@ def simulate(name: str, episodes: int, policy: str, seed: int, out: str, as_json
     \b
     Example: logforge simulate it-ops --episodes 2000 --policy mix --seed 0 --out logs
     """
+    from logforge.core.progress import bar
     from logforge.envs import make
     from logforge.envs.simulation import simulate as run
-    from logforge.progress import bar
 
     world = make(name, **{knob: value for knob, value in knobs.items() if value is not None})
     with bar("simulate") as tick:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from logforge.cli_options import JSON, say, show
+from logforge.cli.options import JSON, say, show
 
 
 @click.command()
@@ -107,8 +107,8 @@ def train(dataset: str, out: str | None, preset: str, as_json: bool, **settings:
              logforge train datasets/default --algo iql --members 10
              logforge train datasets/march --warm-start runs/february --replay datasets/february
     """
-    from logforge.progress import bar
-    from logforge.training import train as run
+    from logforge.core.progress import bar
+    from logforge.learning.training.pipeline import train as run
 
     target = out or f"runs/{Path(dataset).name}"
     with bar("train") as tick:
@@ -158,8 +158,8 @@ def sweep(
     \b
     Example: logforge sweep datasets/default --alpha 0.3,1,3 --gamma 0.95,0.99
     """
-    from logforge.progress import bar
-    from logforge.sweeping import sweep as run
+    from logforge.core.progress import bar
+    from logforge.evaluation.tuning.sweeping import sweep as run
 
     with bar("sweep") as tick:
         report = run(
@@ -190,7 +190,7 @@ def doctor(run: str, dataset: str | None, as_json: bool) -> None:
     \b
     Example: logforge doctor runs/default
     """
-    from logforge.diagnosis import diagnose
+    from logforge.evaluation.tuning.diagnosis import diagnose
 
     report = diagnose(run, dataset_path=dataset)
     show(report, as_json)

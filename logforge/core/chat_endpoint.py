@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from logforge.openai_endpoint import Endpoint, Unavailable
+from logforge.core.endpoint import Endpoint, Unavailable
 
 
 class Reply(NamedTuple):

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.ope import Estimate, Noise, pooled
+from logforge.learning.ope.fqe import Estimate, Noise, pooled
 
 F64 = NDArray[np.float64]
 

@@ -20,9 +20,9 @@ import xxhash
 from msgspec.structs import astuple
 from numpy.typing import DTypeLike, NDArray
 
+from logforge.core.stored_rows import StoredRows
 from logforge.schemas.episode import Episode, Message, Step
 from logforge.schemas.errors import StoreError
-from logforge.shard_rows import StoredRows
 
 Item = TypeVar("Item")
 TOGETHER: Final = 512

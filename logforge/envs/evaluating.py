@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from logforge.core.share_interval import difference, share
 from logforge.envs import make
 from logforge.envs.behaviour import part
 from logforge.envs.it_ops import APPLIED, CHECKED
 from logforge.envs.rollout import Policy, Rollout, draws, roll, seeing
 from logforge.envs.wording import Script, script
 from logforge.envs.world import Bools, Floats, World
-from logforge.ope import Estimate
+from logforge.learning.ope.fqe import Estimate
 from logforge.schemas.errors import Mismatch
-from logforge.share_interval import difference, share
 
 
 @dataclass(frozen=True)

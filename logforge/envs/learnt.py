@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from logforge.arrays import SplitArrays
 from logforge.envs.rollout import Policy, Rollout, View
 from logforge.envs.world import Floats
-from logforge.policy import PolicyBundle
-from logforge.returns import returns_to_go
-from logforge.serving import StateServer
-from logforge.side_arrays import plain_sides
+from logforge.learning.policies.bundle import PolicyBundle
+from logforge.rewards.returns import returns_to_go
+from logforge.serving.server import StateServer
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.side_arrays import plain_sides
 
 
 def feature_arrays(run: Rollout, gamma: float) -> SplitArrays:

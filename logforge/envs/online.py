@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from logforge.core.progress import Tick, silent
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.rollout import Policy, Rollout, draws, on_features, roll
 from logforge.envs.world import Features, Floats, World
-from logforge.progress import Tick, silent
 
 GAMMA: Final = 0.99
 EPISODES: Final = 20_000
@@ -32,9 +32,9 @@ def play_online(
 
     Rewards are the world's own, ±1 at the end. Equal seeds give equal policies.
     """
-    from logforge.experience import Replay
-    from logforge.learners import LEARNERS, Fit, Rules
-    from logforge.ope import Span, one_thread
+    from logforge.learning.ope.fqe import Span, one_thread
+    from logforge.learning.training.experience import Replay
+    from logforge.learning.training.learners import LEARNERS, Fit, Rules
 
     actions = len(world.actions)
     sizes = (world.features(world.reset(np.zeros(1))).shape[1], *HIDDEN, actions + 1)
@@ -56,7 +56,7 @@ def play_online(
 
 
 def _exploring(fit: object, actions: int, chance: float) -> Policy:
-    from logforge.learners import Fit
+    from logforge.learning.training.learners import Fit
 
     assert isinstance(fit, Fit)
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from logforge.atomic import replaced_file
+from logforge.core.files import replaced_file
+from logforge.core.progress import Tick, silent
 from logforge.envs.behaviour import Behaviour, behaviour, part
 from logforge.envs.rollout import Policy, Rollout, View, draws, roll
 from logforge.envs.wording import SCENARIOS, Message, Script, script, transcript
 from logforge.envs.world import RUNNING, SUCCESS, World
-from logforge.progress import Tick, silent
 from logforge.schemas.errors import UsageError
 
 

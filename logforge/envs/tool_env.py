@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.connectors.outcome import asks_user
+from logforge.connectors.episodes.outcome import asks_user
+from logforge.core.extras import need
 from logforge.envs import make
 from logforge.envs.rollout import Rollout
 from logforge.envs.wording import Script, as_episode, script, transcript, turn
 from logforge.envs.world import COINS, RUNNING, Bools, Features, Floats, World
-from logforge.optional import need
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode
 
 Observation = dict[str, Any]

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.arrays import SplitArrays
-from logforge.generalisation import bracketed
-from logforge.ope import Estimate
+from logforge.core.share_interval import share
+from logforge.evaluation.families import bracketed
+from logforge.learning.ope.fqe import Estimate
 from logforge.schemas.episode import CLARIFY, RESPOND
-from logforge.share_interval import share
+from logforge.shards.arrays import SplitArrays
 
 SEVEN: Final = (
     "success", "steps_of_successes", "reward", "invalid_calls", "tool_entropy", "decision_ms", "resources"

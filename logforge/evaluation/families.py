@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from logforge import ope
-from logforge.ope import Estimate, Fitted
-from logforge.tabulate import table
+from logforge.core.tabulate import table
+from logforge.learning.ope import fqe as ope
+from logforge.learning.ope.fqe import Estimate, Fitted
 
 
 class Side(NamedTuple):

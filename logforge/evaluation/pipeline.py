@@ -16,24 +16,24 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge import ope
-from logforge.alarms import COLLAPSED
-from logforge.curriculum import stage_outcomes
-from logforge.episode_metrics import metrics_of
-from logforge.evaluation_report import LOGGED, EvaluationReport, PolicyRow, Verdict
-from logforge.generalisation import Side, bracketed, compare
-from logforge.importance import ESTIMATED_CAP, importance
-from logforge.ope import Estimate, Fitted
-from logforge.policy import PolicyBundle, load_policy
-from logforge.progress import Tick
-from logforge.runs import read_run, run_data
+from logforge.core.progress import Tick
+from logforge.dataset.weights.curriculum import stage_outcomes
+from logforge.evaluation.episode_metrics import metrics_of
+from logforge.evaluation.families import Side, bracketed, compare
+from logforge.evaluation.report import LOGGED, EvaluationReport, PolicyRow, Verdict
+from logforge.learning.ope import fqe as ope
+from logforge.learning.ope.fqe import Estimate, Fitted
+from logforge.learning.ope.importance import ESTIMATED_CAP, importance
+from logforge.learning.ope.support import Similar, Support, similar_actions
+from logforge.learning.policies.bundle import PolicyBundle, load_policy
+from logforge.learning.policies.runs import read_run, run_data
+from logforge.learning.training.alarms import COLLAPSED
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.notes import few_episodes, few_updates
+from logforge.learning.training.pipeline import BC, BC_SUCCESS
 from logforge.schemas.errors import UsageError
 from logforge.schemas.transition import HELD_OUT
-from logforge.shards import Shard
-from logforge.support import Similar, Support, similar_actions
-from logforge.train_config import TrainConfig
-from logforge.train_notes import few_episodes, few_updates
-from logforge.training import BC, BC_SUCCESS
+from logforge.shards.reader import Shard
 
 CLONES = (BC, BC_SUCCESS)
 FEW_EPISODES: Final = 30

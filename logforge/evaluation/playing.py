@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.episode_metrics import EpisodeMetrics, metrics_of
-from logforge.generalisation import bracketed
-from logforge.ope import Estimate
-from logforge.policy import PolicyBundle, load_policy
-from logforge.progress import Tick, silent
-from logforge.runs import read_run, run_data
+from logforge.core.progress import Tick, silent
+from logforge.core.tabulate import plural, table
+from logforge.evaluation.episode_metrics import EpisodeMetrics, metrics_of
+from logforge.evaluation.families import bracketed
+from logforge.learning.ope.fqe import Estimate
+from logforge.learning.policies.bundle import PolicyBundle, load_policy
+from logforge.learning.policies.runs import read_run, run_data
 from logforge.schemas.errors import Mismatch, UnknownName
 from logforge.schemas.manifest import INVALID
 from logforge.schemas.transition import DRAWN_SPLITS
-from logforge.tabulate import plural, table
 
 if TYPE_CHECKING:
     from logforge.envs.evaluating import Evaluation
     from logforge.envs.rollout import Policy
     from logforge.envs.world import World
-    from logforge.serving import StateServer
+    from logforge.serving.server import StateServer
 
 BASELINES: Final = ("all", "none")
 KINDS: Final = {
@@ -161,7 +161,7 @@ def play(
     not made of logs of it.
     """
     from logforge.envs import make
-    from logforge.serving import StateServer
+    from logforge.serving.server import StateServer
 
     if baselines not in BASELINES:
         raise UnknownName("choice of baselines", baselines, BASELINES)
@@ -257,8 +257,8 @@ def _logged(record: dict[str, Any]) -> Row:
 
 def _times(server: StateServer, bundle: PolicyBundle, played: Evaluation, held_out: bool) -> Iterator[float]:
     """Milliseconds from what was heard to the decision, in live sessions that replay what was played."""
+    from logforge.dataset.states.events import Decided, events_of
     from logforge.envs.wording import as_episode, script, transcript
-    from logforge.events import Decided, events_of
 
     taken = 0
     words = script(played.rollout.world.name, len(played.successes), played.seed, held_out)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from logforge.curriculum import StageOutcome
-from logforge.episode_metrics import EpisodeMetrics
-from logforge.generalisation import Generalisation, bracketed
-from logforge.importance import ROBUST, Importance
-from logforge.ope import Estimate
-from logforge.support import Support
-from logforge.tabulate import table
+from logforge.core.tabulate import table
+from logforge.dataset.weights.curriculum import StageOutcome
+from logforge.evaluation.episode_metrics import EpisodeMetrics
+from logforge.evaluation.families import Generalisation, bracketed
+from logforge.learning.ope.fqe import Estimate
+from logforge.learning.ope.importance import ROBUST, Importance
+from logforge.learning.ope.support import Support
 
 LOGGED: Final = "logged"
 

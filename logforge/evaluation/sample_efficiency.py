@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.ope import Estimate, bootstrap_mean
-from logforge.returns import Floats
+from logforge.learning.ope.fqe import Estimate, bootstrap_mean
+from logforge.rewards.returns import Floats
 from logforge.schemas.errors import UsageError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from logforge.schemas.manifest import Manifest
-from logforge.shard_card import dataset_card
+from logforge.shards.card import dataset_card
 
 _SIZES: Final = (
     (1_000, "n<1K"),

@@ -11,7 +11,7 @@ import json
 from collections import defaultdict
 from typing import Any, NamedTuple
 
-from logforge.connectors.tool_names import bare_name
+from logforge.connectors.episodes.tool_names import bare_name
 from logforge.schemas.episode import Episode, Message, Step
 
 Chat = dict[str, Any]

@@ -19,14 +19,14 @@ from typing import Any
 
 import polars as pl
 
-from logforge.atomic import replaced_file
-from logforge.conflict_rows import comparable, decisions_of
-from logforge.conflicts import find_conflicts
+from logforge.core.files import replaced_file
+from logforge.dataset.conflicts.groups import find_conflicts
+from logforge.dataset.conflicts.rows import comparable, decisions_of
 from logforge.exports.job import check_build
 from logforge.schemas.errors import UnknownName, UsageError
 from logforge.schemas.transition import SPLIT_NAMES
-from logforge.shards import read_manifest
-from logforge.store import Store
+from logforge.shards.reader import read_manifest
+from logforge.store.store import Store
 
 CONFIDENCE = 0.95
 """What share of such intervals hold the true difference."""

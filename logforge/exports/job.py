@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from logforge.atomic import replaced_file
+from logforge.core.files import replaced_file
+from logforge.core.progress import Tick, silent
 from logforge.exports.catalogue import Format
-from logforge.progress import Tick, silent
 from logforge.schemas.errors import Mismatch, UsageError
 from logforge.schemas.manifest import Manifest
-from logforge.shards import Shard
-from logforge.store import Store
+from logforge.shards.reader import Shard
+from logforge.store.store import Store
 
 
 @dataclass(frozen=True)

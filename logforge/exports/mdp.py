@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from logforge.atomic import replaced_file
-from logforge.exporters import manifest_beside, to_mdp_dataset
+from logforge.core.extras import need
+from logforge.core.files import replaced_file
 from logforge.exports.job import Job, Written
-from logforge.optional import need
+from logforge.exports.pipeline import manifest_beside, to_mdp_dataset
 
 
 def write(job: Job) -> list[Written]:

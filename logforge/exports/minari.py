@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from logforge.atomic import refuse_foreign, replaced_folder
+from logforge.core.extras import need
+from logforge.core.files import refuse_foreign, replaced_folder
 from logforge.exports.job import Job, Written
-from logforge.optional import need
 from logforge.schemas.errors import UsageError
-from logforge.shards import Shard
+from logforge.shards.reader import Shard
 
 MARK = "logforge_manifest.json"
 _ID = re.compile(r"[-\w]+-v\d+")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from logforge.exports.contrasts import export_pairs
 from logforge.exports.job import Job, Written
 from logforge.exports.trl_dpo import UNCERTAIN
-from logforge.preference_pairs import export_pairs
 
 
 def write(job: Job) -> list[Written]:

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logforge.arrays import Array, EpisodeArrays
+from logforge.core.extras import import_d3rlpy, need
+from logforge.core.progress import Tick, silent
 from logforge.exports.catalogue import TRANSITIONS, Format, format_named
 from logforge.exports.job import Job, Options, Written, check_build
-from logforge.optional import import_d3rlpy, need
-from logforge.progress import Tick, silent
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 from logforge.schemas.manifest import Manifest
-from logforge.shards import SPLITS, Shard, load_shards, read_manifest
-from logforge.store import DEFAULT_PATH, open_store
-from logforge.store_files import own_files
+from logforge.shards.arrays import Array, EpisodeArrays
+from logforge.shards.reader import SPLITS, Shard, load_shards, read_manifest
+from logforge.store.files import own_files
+from logforge.store.store import DEFAULT_PATH, open_store
 
 if TYPE_CHECKING:
     from d3rlpy.dataset import Episode, ReplayBuffer

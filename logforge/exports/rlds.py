@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from logforge.arrays import Array
-from logforge.atomic import replaced_file
+from logforge.core.files import replaced_file
 from logforge.exports.job import Job, Written
 from logforge.exports.rows import GROUP, lists
-from logforge.shards import Shard
+from logforge.shards.arrays import Array
+from logforge.shards.reader import Shard
 
 VERSION = "1"
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from logforge.arrays import Array
-from logforge.atomic import replaced_file
+from logforge.core.files import replaced_file
 from logforge.exports.job import Job, Written
 from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards import Shard
+from logforge.shards.arrays import Array
+from logforge.shards.reader import Shard
 
 GROUP = 8192
 """Rows that are in memory at once: a row group."""

@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from logforge.arrays import Array
 from logforge.exports.job import Job
 from logforge.exports.kept_credit import kept_credit
 from logforge.schemas.errors import UnknownName, UsageError
+from logforge.shards.arrays import Array
 
 RETURN: Final = "return"
 MOST: Final = 20.0

@@ -6,8 +6,8 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from logforge.forgotten import Kind
-from logforge.tabulate import plural
+from logforge.core.tabulate import plural
+from logforge.store.forgotten import Kind
 
 _SHOWN = 20
 

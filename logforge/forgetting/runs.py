@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 import xxhash
 
-from logforge.atomic import replaced_folder
-from logforge.forget_report import RunLoss
-from logforge.golden_states import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden
-from logforge.policy import CARD, PolicyBundle, load_policy
+from logforge.core.files import replaced_folder
+from logforge.dataset.states.golden import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden
+from logforge.forgetting.report import RunLoss
+from logforge.learning.policies.bundle import CARD, PolicyBundle, load_policy
 from logforge.schemas.errors import CheckFailed, LogforgeError, Problem
 from logforge.schemas.manifest import Manifest
-from logforge.shards import MANIFEST
+from logforge.shards.reader import MANIFEST
 
 
 def drop_from_runs(

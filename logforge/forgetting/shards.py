@@ -10,18 +10,18 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from logforge.conflict_near import THRESHOLD, near_states
-from logforge.conflict_rows import comparable, decisions_of
-from logforge.conflicts import find_conflicts
-from logforge.curriculum import STAGES_FILE, without
-from logforge.forget_report import DatasetLoss
-from logforge.golden_states import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden
+from logforge.dataset.conflicts.groups import find_conflicts
+from logforge.dataset.conflicts.near import THRESHOLD, near_states
+from logforge.dataset.conflicts.rows import comparable, decisions_of
+from logforge.dataset.states.coverage import thought_leak
+from logforge.dataset.states.golden import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden
+from logforge.dataset.weights.curriculum import STAGES_FILE, without
+from logforge.forgetting.report import DatasetLoss
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import Manifest, SourceRef
-from logforge.shard_files import PART_BYTES
-from logforge.shards import MANIFEST, SPLITS, load_shards, read_manifest, write_dataset
-from logforge.store import Store
-from logforge.thought_leak import thought_leak
+from logforge.shards.files import PART_BYTES
+from logforge.shards.reader import MANIFEST, SPLITS, load_shards, read_manifest, write_dataset
+from logforge.store.store import Store
 
 _REMEDY = "build it again, or delete its folder, and then forget"
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logforge.connectors.base import excerpt
-from logforge.frames import rows_table
+from logforge.connectors.records.base import excerpt
+from logforge.core.frames import rows_table
 from logforge.schemas.tables import QUARANTINE
-from logforge.store import Store
+from logforge.store.store import Store
 
 RULE = "diverging_copy"
 """The rule under which a losing copy is named that is no part of the owner's."""

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from logforge.connectors import claims, get
-from logforge.connectors.base import Head, look
-from logforge.discover import Found, find
-from logforge.forgotten import keys_in
-from logforge.known import Known, source_id_of
-from logforge.packed import Unpacker, discard, withheld
-from logforge.piped import apart, spooled
-from logforge.reading import Job, ReadOptions, SourceReading, read_source
-from logforge.safe_labels import with_safe_labels
+from logforge.connectors.records.base import Head, look
+from logforge.core.tabulate import table
+from logforge.ingestion.packed import Unpacker, discard, withheld
+from logforge.ingestion.reading import Job, ReadOptions, SourceReading, read_source
+from logforge.ingestion.safe_labels import with_safe_labels
+from logforge.ingestion.sources.discover import Found, find
+from logforge.ingestion.sources.pipes import apart, spooled
+from logforge.ingestion.stored_sources import Known, source_id_of
 from logforge.schemas.rules import remedy_of
-from logforge.secret_hashes import key_path, store_key
-from logforge.store import open_store
-from logforge.store_files import own_files
-from logforge.tabulate import table
+from logforge.store.files import own_files
+from logforge.store.forgotten import keys_in
+from logforge.store.keyed_hashes import key_path, store_key
+from logforge.store.store import open_store
 
 _KEYS = 8
 _ARCHIVE = "an archive: its members are read as the files of a folder are"

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logforge.connectors import get
-from logforge.connectors.base import NeedsWhole, Source, Span
-from logforge.crew import Crew, Task
-from logforge.discover import Verdict
-from logforge.frames import Tables
-from logforge.reading import Chunk, Group, Job, SourceReading, read_together
-from logforge.redaction import ALLOWED
+from logforge.connectors.records.base import NeedsWhole, Source, Span
+from logforge.core.frames import Tables
+from logforge.ingestion.hygiene.redaction import ALLOWED
+from logforge.ingestion.reading import Chunk, Group, Job, SourceReading, read_together
+from logforge.ingestion.sources.discover import Verdict
+from logforge.ingestion.workers import Crew, Task
 
 PART_BYTES = 6 << 20
 """About as much as a part has."""

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from logforge import connectors
-from logforge.discover import Found, same_place
-from logforge.forgotten import keys_in
-from logforge.frames import rows_table
-from logforge.ownership import Orphan, orphans
-from logforge.reading import ReadOptions
+from logforge.core.frames import rows_table
+from logforge.ingestion.ownership import Orphan, orphans
+from logforge.ingestion.reading import ReadOptions
+from logforge.ingestion.sources.discover import Found, same_place
 from logforge.schemas.tables import QUARANTINE
-from logforge.secret_hashes import store_key
-from logforge.store import Store
+from logforge.store.forgotten import keys_in
+from logforge.store.keyed_hashes import store_key
+from logforge.store.store import Store
 
 
 class Heir(NamedTuple):

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logforge.divergence import Contest, diverging
-from logforge.frames import Tables
-from logforge.reading import Chunk
-from logforge.store import Store
+from logforge.core.frames import Tables
+from logforge.ingestion.divergence import Contest, diverging
+from logforge.ingestion.reading import Chunk
+from logforge.store.store import Store
 
 
 class Resolved(NamedTuple):

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from logforge.discover import Found, Verdict
-from logforge.forgotten import RULE as FORGOTTEN
-from logforge.forgotten import hidden_label, key_of
-from logforge.known import Known, Stayed, source_id_of
-from logforge.reading import Job, read_source
-from logforge.safe_labels import replaced_by, with_safe_labels
+from logforge.ingestion.reading import Job, read_source
+from logforge.ingestion.safe_labels import replaced_by, with_safe_labels
+from logforge.ingestion.sources.discover import Found, Verdict
+from logforge.ingestion.sources.unpacking import Contents, member_digest, packed_kind, unpack
+from logforge.ingestion.stored_sources import Known, Stayed, source_id_of
 from logforge.schemas.episode import Reject, Skip
-from logforge.unpacking import Contents, member_digest, packed_kind, unpack
+from logforge.store.forgotten import RULE as FORGOTTEN
+from logforge.store.forgotten import hidden_label, key_of
 
 
 @dataclass

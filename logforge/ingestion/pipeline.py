@@ -13,26 +13,21 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from logforge import connectors
-from logforge.connectors.base import NeedsWhole
-from logforge.connectors.mapping import load_mapping
-from logforge.containers import Limits
-from logforge.crew import QUEUED, Crew, Task
-from logforge.danger import Dangers
-from logforge.discover import Found, Verdict, check_paths, find, found_again, sha256_of
-from logforge.flaggers import flagger_versions
-from logforge.forgetting import complete
-from logforge.forgotten import keys_in
-from logforge.frames import concat, rows_table
-from logforge.ingest_report import IngestReport, report_of
-from logforge.known import Known, Stayed, source_id_of
-from logforge.memory import few_collections
-from logforge.ownership import remove_sources, resolve
-from logforge.packed import Unpacker, discard, withheld
-from logforge.parts import in_parts
-from logforge.personal_data import personal_kinds
-from logforge.piped import apart, spooled
-from logforge.progress import Tick, silent
-from logforge.reading import (
+from logforge.connectors.mapping.connector import load_mapping
+from logforge.connectors.records.base import NeedsWhole
+from logforge.core.frames import concat, rows_table
+from logforge.core.progress import Tick, silent
+from logforge.forgetting.pipeline import complete
+from logforge.ingestion.hygiene.danger import Dangers
+from logforge.ingestion.hygiene.flaggers import flagger_versions
+from logforge.ingestion.hygiene.personal_data import personal_kinds
+from logforge.ingestion.hygiene.redaction import Redaction
+from logforge.ingestion.long_files import in_parts
+from logforge.ingestion.memory import few_collections
+from logforge.ingestion.new_owners import heirs
+from logforge.ingestion.ownership import remove_sources, resolve
+from logforge.ingestion.packed import Unpacker, discard, withheld
+from logforge.ingestion.reading import (
     Chunk,
     Group,
     Job,
@@ -42,15 +37,20 @@ from logforge.reading import (
     read_lazily,
     read_together,
 )
-from logforge.redaction import Redaction
-from logforge.resumed import settle
-from logforge.safe_labels import replaced_by, with_safe_labels
+from logforge.ingestion.report import IngestReport, report_of
+from logforge.ingestion.resumed import settle
+from logforge.ingestion.safe_labels import replaced_by, with_safe_labels
+from logforge.ingestion.sources.containers import Limits
+from logforge.ingestion.sources.discover import Found, Verdict, check_paths, find, found_again, sha256_of
+from logforge.ingestion.sources.pipes import apart, spooled
+from logforge.ingestion.sources.unpacking import room_beside
+from logforge.ingestion.stored_sources import Known, Stayed, source_id_of
+from logforge.ingestion.workers import QUEUED, Crew, Task
 from logforge.schemas.tables import SOURCES
-from logforge.secret_hashes import store_key
-from logforge.store import Store
-from logforge.store_files import own_files
-from logforge.succession import heirs
-from logforge.unpacking import room_beside
+from logforge.store.files import own_files
+from logforge.store.forgotten import keys_in
+from logforge.store.keyed_hashes import store_key
+from logforge.store.store import Store
 
 STREAM_BYTES = 64 << 20
 """A larger source is read and stored piece by piece in its own transaction."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from logforge.discover import label_of
+from logforge.core.tabulate import LINES, WIDTH, ending, fit, listed, plural
+from logforge.ingestion.sources.discover import label_of
 from logforge.schemas.errors import UnknownName, UsageError
 from logforge.schemas.rules import CATALOGUE, meaning_of, remedy_of
-from logforge.store import Store
-from logforge.tabulate import LINES, WIDTH, ending, fit, listed, plural
+from logforge.store.store import Store
 
 ROWS = 20
 """So many rows are shown unless a limit says otherwise."""

@@ -14,27 +14,27 @@ import msgspec
 import pyarrow as pa
 from pyarrow.lib import ArrowException
 
-from logforge import vendor_secrets
-from logforge.ahead import ahead
 from logforge.connectors import get, registry_version
-from logforge.connectors.arguments import as_logged
-from logforge.connectors.base import Connector, NeedsWhole, Source, Span, excerpt
-from logforge.containers import VERSION as UNPACKING
-from logforge.containers import Limits
-from logforge.danger import Dangers
-from logforge.discover import Verdict, judge
-from logforge.earlier import remembered, remembering
-from logforge.flaggers import flagger_versions
-from logforge.forgotten import RULE as FORGOTTEN
-from logforge.forgotten import is_forgotten, is_hidden, key_of, names_forgotten
-from logforge.frames import Tables, rows_table, tables_of
-from logforge.hygiene import Hygiene, cleaned
-from logforge.memory import collect_seldom
-from logforge.personal_data import personal_version
-from logforge.redaction import Redaction, rules_version
+from logforge.connectors.episodes.arguments import as_logged
+from logforge.connectors.records.base import Connector, NeedsWhole, Source, Span, excerpt
+from logforge.core.frames import Tables, rows_table, tables_of
+from logforge.ingestion.hygiene.danger import Dangers
+from logforge.ingestion.hygiene.flaggers import flagger_versions
+from logforge.ingestion.hygiene.personal_data import personal_version
+from logforge.ingestion.hygiene.pipeline import Hygiene, cleaned
+from logforge.ingestion.hygiene.redaction import Redaction, rules_version
+from logforge.ingestion.hygiene.secrets import vendors as vendor_secrets
+from logforge.ingestion.memory import collect_seldom
+from logforge.ingestion.pace import ahead
+from logforge.ingestion.sources.containers import VERSION as UNPACKING
+from logforge.ingestion.sources.containers import Limits
+from logforge.ingestion.sources.discover import Verdict, judge
+from logforge.ingestion.stored_options import remembered, remembering
 from logforge.schemas.episode import Episode, Reading, Reject, Skip
 from logforge.schemas.errors import InputError
 from logforge.schemas.tables import COPIES, QUARANTINE
+from logforge.store.forgotten import RULE as FORGOTTEN
+from logforge.store.forgotten import is_forgotten, is_hidden, key_of, names_forgotten
 
 ARCHIVE = "archive"
 """The format of an archive's own row in `sources`; its members are sources of their own."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from logforge.ingestion import read_again
-from logforge.known import holder_of
-from logforge.progress import Tick, silent
-from logforge.quarantine import choice
+from logforge.core.progress import Tick, silent
+from logforge.core.tabulate import WIDTH, Count, listed, plural, table
+from logforge.ingestion.pipeline import read_again
+from logforge.ingestion.quarantine import choice
+from logforge.ingestion.stored_sources import holder_of
 from logforge.schemas.rules import remedy_of
-from logforge.store import Store
-from logforge.tabulate import WIDTH, Count, listed, plural, table
+from logforge.store.store import Store
 
 _STAYED = 2
 _RULES = 6

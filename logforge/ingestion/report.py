@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from logforge.connectors.tool_names import KINDS as NAME_KINDS
-from logforge.quarantine import at_first
+from logforge.connectors.episodes.tool_names import KINDS as NAME_KINDS
+from logforge.core.tabulate import LINES, Count, ending, fit, listed, plural, table
+from logforge.ingestion.quarantine import at_first
 from logforge.schemas.rules import remedy_of
-from logforge.store import Store
-from logforge.tabulate import LINES, Count, ending, fit, listed, plural, table
+from logforge.store.store import Store
 
 UNREAD = "unread"
 """In place of a format: no connector claimed these sources."""

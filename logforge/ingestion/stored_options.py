@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from logforge.connectors import registry
-from logforge.connectors.base import Connector
-from logforge.connectors.mapping import MappingConnector, mapping_of
+from logforge.connectors.mapping.connector import MappingConnector, mapping_of
+from logforge.connectors.records.base import Connector
 from logforge.schemas.errors import SpecError
 
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import xxhash
 
 from logforge import connectors
-from logforge.connectors.base import Connector, look
-from logforge.containers import VERSION
-from logforge.earlier import Remembered, remembered
-from logforge.reading import ARCHIVE, Job, ReadOptions
-from logforge.store import Store
+from logforge.connectors.records.base import Connector, look
+from logforge.ingestion.reading import ARCHIVE, Job, ReadOptions
+from logforge.ingestion.sources.containers import VERSION
+from logforge.ingestion.stored_options import Remembered, remembered
+from logforge.store.store import Store
 
 
 class Key(NamedTuple):

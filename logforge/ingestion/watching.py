@@ -17,13 +17,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from logforge.discover import Found, check_paths, find
-from logforge.ingestion import ingest
-from logforge.piped import refuse_pipes
+from logforge.core.tabulate import listed, plural
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.sources.discover import Found, check_paths, find
+from logforge.ingestion.sources.pipes import refuse_pipes
 from logforge.schemas.errors import StoreError
-from logforge.store import Store, open_store
-from logforge.store_files import own_files
-from logforge.tabulate import listed, plural
+from logforge.store.files import own_files
+from logforge.store.store import Store, open_store
 
 INTERVAL_S = 2.0
 _REST = 4

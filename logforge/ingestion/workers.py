@@ -14,7 +14,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from logforge.handover import Parcel, hand_over, take_over
+from logforge.ingestion.handover import Parcel, hand_over, take_over
 from logforge.schemas.errors import StoreError
 
 QUEUED = 6

@@ -13,12 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from logforge.connectors import jsontext
-from logforge.connectors.base import BOM, Source
-from logforge.connectors.content import part_text, text_of
-from logforge.connectors.table_rows import table_rows
-from logforge.containers import Limits
-from logforge.unpacking import packed_kind, unpack
+from logforge.connectors.episodes.content import part_text, text_of
+from logforge.connectors.records import json as jsontext
+from logforge.connectors.records.base import BOM, Source
+from logforge.connectors.records.table_rows import table_rows
+from logforge.ingestion.sources.containers import Limits
+from logforge.ingestion.sources.unpacking import packed_kind, unpack
 
 _PLACE = re.compile(r"(?:!(?P<member>[^#]+?))?(?::(?P<line>\d+))?(?P<pointers>(?:#.*)?)", re.DOTALL)
 _TEXT_KEYS = ("content", "thinking", "Text")

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from logforge.atomic import refuse_foreign, replaced_folder
-from logforge.bad_cases import BadCase, BadCases, chosen
+from logforge.core.files import refuse_foreign, replaced_folder
+from logforge.report.bad_cases import BadCase, BadCases, chosen
 from logforge.schemas.errors import UsageError
 
 TOPIC_SET: Final = "topic.jsonl"

@@ -19,13 +19,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.encoders import embed, make_encoder
-from logforge.report.context import Context
-from logforge.report.failures import labelled
+from logforge.core.tabulate import table
+from logforge.report.page.context import Context
+from logforge.report.sections.failures import labelled
+from logforge.report.topics import topics, words_of
 from logforge.schemas.errors import CheckFailed, UsageError
-from logforge.store import Store
-from logforge.tabulate import table
-from logforge.topics import topics, words_of
+from logforge.store.store import Store
+from logforge.texts.encoders import embed, make_encoder
 
 EXAMPLES: Final = 3
 OPENINGS: Final = 3

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from logforge.atomic import replaced_file
-from logforge.progress import Tick, silent
-from logforge.report import (
+from logforge.core.files import replaced_file
+from logforge.core.progress import Tick, silent
+from logforge.core.tabulate import table
+from logforge.report.page.context import Context
+from logforge.report.page.html import page
+from logforge.report.page.section import Section
+from logforge.report.sections import (
     advice,
     balance,
     characteristics,
@@ -35,13 +39,9 @@ from logforge.report import (
     sufficiency,
     terms,
 )
-from logforge.report.context import Context
-from logforge.report.page import page
-from logforge.report.sample import SAMPLE
-from logforge.report.section import Section
 from logforge.schemas.errors import UnknownName
-from logforge.store import Store
-from logforge.tabulate import table
+from logforge.shards.sample import SAMPLE
+from logforge.store.store import Store
 
 SECTIONS = {
     module.__name__.rpartition(".")[2]: module.measure

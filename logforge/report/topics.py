@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.canonical import mask_volatile
-from logforge.encoders import TextVectors
-from logforge.text_metrics import tokens
+from logforge.texts.encoders import TextVectors
+from logforge.texts.placeholders import mask_volatile
+from logforge.texts.similarity import tokens
 
 COUNTS: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """How many topics there may be."""

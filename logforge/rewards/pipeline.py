@@ -1,7 +1,7 @@
 """Rewards of stored steps: a spec's query run over their tables, and the scales that normalise its layers.
 
 The query runs in an in-memory engine of its own, locked down, over registered Arrow tables. It is written from parsed
-expressions (logforge.expressions), never from the spec's text.
+expressions (logforge.core.sql), never from the spec's text.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from logforge.reward_inputs import input_stages
-from logforge.reward_sandbox import first_line, sandbox
-from logforge.reward_spec import load_spec, parse_spec
-from logforge.rewardsql import Scale, compile_query, used_columns
+from logforge.core.reward_sandbox import first_line, sandbox
+from logforge.rewards.spec import load_spec, parse_spec
+from logforge.rewards.sql.inputs import input_stages
+from logforge.rewards.sql.query import Scale, compile_query, used_columns
 from logforge.schemas.errors import LogforgeError, Mismatch, SpecError, UsageError
 from logforge.schemas.reward import RewardSpec, Term
 
@@ -23,7 +23,7 @@ __all__ = ["Scale", "compile_query", "fit_scales", "load_spec", "parse_spec", "r
 if TYPE_CHECKING:
     import polars as pl
 
-    from logforge.frames import Tables
+    from logforge.core.frames import Tables
 
 
 def score(
@@ -45,7 +45,9 @@ def score(
             "fit their scales on the train split first: fit_scales(spec, tables)",
         )
     if scored is None and any(term.scorer for _, term, _ in spec.entries()):
-        raise UsageError("the spec has scorers", "score the texts first: logforge.scoring.run_scorers")
+        raise UsageError(
+            "the spec has scorers", "score the texts first: logforge.rewards.scorers.run.run_scorers"
+        )
     try:
         frame = _run(spec, tables, scales, scored)
     except duckdb.Error as error:

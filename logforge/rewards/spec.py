@@ -9,10 +9,10 @@ from typing import Any
 
 import duckdb
 
-from logforge import expressions
-from logforge.connectors.textfile import read_text
-from logforge.expressions import Expression
-from logforge.reward_sandbox import first_line, sandbox
+from logforge.connectors.records.text_file import read_text
+from logforge.core import sql as expressions
+from logforge.core.reward_sandbox import first_line, sandbox
+from logforge.core.sql import Expression
 from logforge.schemas.errors import LogforgeError, Problem, SpecError
 from logforge.schemas.reward import COLUMNS, Place, RewardSpec, Term, problem_at
 from logforge.schemas.reward_columns import KNOWN
@@ -201,7 +201,7 @@ def _meaning_problems(spec: RewardSpec) -> Iterator[Problem]:
                 if what:
                     yield spec.problem(what, f"{spec.field_of(name)}.{word}")
         if term.scorer is not None:
-            from logforge.scorers import check_call
+            from logforge.rewards.scorers.registry import check_call
 
             what = check_call(term.scorer, term.at)
             if what:

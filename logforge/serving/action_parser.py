@@ -12,14 +12,14 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.content import CALL_BLOCKS, bad_part
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.connectors.openai_messages import add_message
-from logforge.connectors.react_lines import cut
-from logforge.connectors.react_text import Run
-from logforge.connectors.text_calls import function_calls
-from logforge.connectors.tool_names import bare_name, meant
+from logforge.connectors.chat.openai_messages import add_message
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.content import CALL_BLOCKS, bad_part
+from logforge.connectors.episodes.text_calls import function_calls
+from logforge.connectors.episodes.tool_names import bare_name, meant
+from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.trajectories.react_lines import cut
+from logforge.connectors.trajectories.react_text import Run
 from logforge.schemas.episode import Episode, Step
 from logforge.schemas.manifest import INVALID, OTHER, Manifest
 

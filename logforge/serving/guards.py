@@ -20,12 +20,12 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.connectors.tool_names import bare_name
-from logforge.plausibility import Doubt, Watch
-from logforge.policy import Decision, PolicyBundle
+from logforge.connectors.episodes.tool_names import bare_name
+from logforge.learning.policies.bundle import Decision, PolicyBundle
 from logforge.schemas.episode import CLARIFY, RESPOND
 from logforge.schemas.errors import UnknownName
-from logforge.session import Observation, Session
+from logforge.serving.plausibility import Doubt, Watch
+from logforge.serving.session import Observation, Session
 
 Kind = Literal["injection", "not_offered", "unsupported", "implausible", "repeated", "danger"]
 KINDS: Final[tuple[Kind, ...]] = (

@@ -13,22 +13,22 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from logforge.actions import ActionSpace
-from logforge.danger import Dangers
-from logforge.encoders import F32, TextVectors, encoded, is_blank, make_encoder
-from logforge.endpoint_encoder import ENDPOINT
-from logforge.golden_states import GOLDEN_FILE, prove, read_golden
-from logforge.hashing_encoder import HashingEncoder
-from logforge.hygiene import Hygiene
-from logforge.personal_data import personal_kinds
-from logforge.redaction import Redaction
-from logforge.reduce import Pca
+from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.states.builder import State, StateBuilder, StateConfig
+from logforge.dataset.states.golden import GOLDEN_FILE, prove, read_golden
+from logforge.ingestion.hygiene.danger import Dangers
+from logforge.ingestion.hygiene.personal_data import personal_kinds
+from logforge.ingestion.hygiene.pipeline import Hygiene
+from logforge.ingestion.hygiene.redaction import Redaction
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UsageError
-from logforge.session import Session
-from logforge.shard_files import ACTIONS_FILE, PCA_FILE
-from logforge.shards import check_files, read_manifest
-from logforge.states import State, StateBuilder, StateConfig
+from logforge.serving.session import Session
+from logforge.shards.files import ACTIONS_FILE, PCA_FILE
+from logforge.shards.reader import check_files, read_manifest
+from logforge.texts.encoders import F32, TextVectors, encoded, is_blank, make_encoder
+from logforge.texts.endpoint import ENDPOINT
+from logforge.texts.hashing import HashingEncoder
+from logforge.texts.pca import Pca
 
 _NEAR, _FAR = 1e-5, 1e-3
 _REMEMBERED = 65_536

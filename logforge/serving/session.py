@@ -12,23 +12,23 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from logforge.actions import ALWAYS
-from logforge.connectors.arguments import parse_arguments
-from logforge.connectors.open_calls import OpenCalls
-from logforge.connectors.outcome import ERROR_CLASSES, asks_user, classify_result
-from logforge.connectors.soft_refusal import SOFT_REFUSAL
-from logforge.connectors.tool_names import tool_action
-from logforge.events import Answered, Decided, Event, Offered, Said
-from logforge.features import ROLES
-from logforge.hygiene import Hygiene
-from logforge.injection import PREFIX
-from logforge.knowledge import Knowledge
-from logforge.live_hygiene import Heard, LiveHygiene
+from logforge.connectors.episodes.arguments import parse_arguments
+from logforge.connectors.episodes.open_calls import OpenCalls
+from logforge.connectors.episodes.outcome import ERROR_CLASSES, asks_user, classify_result
+from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
+from logforge.connectors.episodes.tool_names import tool_action
+from logforge.dataset.actions.vocabulary import ALWAYS
+from logforge.dataset.states.builder import StateBuilder
+from logforge.dataset.states.events import Answered, Decided, Event, Offered, Said
+from logforge.dataset.states.features import ROLES
+from logforge.dataset.states.fold import Knowledge
+from logforge.dataset.states.symbols import State
+from logforge.ingestion.hygiene.injection import PREFIX
+from logforge.ingestion.hygiene.live import Heard, LiveHygiene
+from logforge.ingestion.hygiene.pipeline import Hygiene
 from logforge.schemas.episode import CLARIFY, RESPOND, RESULT_STATUSES, ResultStatus
 from logforge.schemas.errors import UnknownName, UsageError
 from logforge.schemas.manifest import INVALID, OTHER
-from logforge.states import StateBuilder
-from logforge.symbols import State
 
 _AS_INGEST = Hygiene()
 

@@ -13,7 +13,7 @@ from logforge.schemas.manifest import SideNames, Vocabulary
 from logforge.schemas.transition import PROPENSITY_KINDS
 
 if TYPE_CHECKING:
-    from logforge.arrays import SplitArrays
+    from logforge.shards.arrays import SplitArrays
 
 _CHUNK = 1 << 14
 

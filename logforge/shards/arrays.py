@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge import array_rules
-from logforge.array_rules import ARRAYS
+from logforge.core.stored_rows import gather, kept_rows
 from logforge.schemas.errors import CheckFailed, Problem, UsageError
 from logforge.schemas.manifest import SideNames, SplitSummary, Vocabulary
-from logforge.shard_rows import gather, kept_rows
+from logforge.shards import array_rules
+from logforge.shards.array_rules import ARRAYS
 
 if TYPE_CHECKING:
     import torch
@@ -235,7 +235,7 @@ class SplitArrays:
         gamma: float | None = None,
     ) -> Iterator[Batch]:
         """One pass over all transitions in an order set by the seed, as torch tensors: see logforge/torch_batches.py."""
-        from logforge.torch_batches import torch_batches
+        from logforge.shards.torch_batches import torch_batches
 
         return torch_batches(self, batch_size, seed, device, pin=pin, n_step=n_step, gamma=gamma)
 

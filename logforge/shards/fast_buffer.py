@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NoReturn, TypeVar, ove
 
 import numpy as np
 
-from logforge.arrays import Array
-from logforge.exporters import episode_of, signatures, to_mdp_dataset
-from logforge.optional import import_d3rlpy
+from logforge.core.extras import import_d3rlpy
+from logforge.core.stored_rows import gather
+from logforge.exports.pipeline import episode_of, signatures, to_mdp_dataset
 from logforge.schemas.errors import UsageError
-from logforge.shard_rows import gather
-from logforge.shards import Shard
-from logforge.spare import Spare
+from logforge.shards.array_pool import Spare
+from logforge.shards.arrays import Array
+from logforge.shards.reader import Shard
 
 if TYPE_CHECKING:
     from d3rlpy.dataset import (

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.array_rules import ARRAYS
-from logforge.arrays import Batch, EpisodeArrays, SplitArrays
 from logforge.schemas.errors import CheckFailed, Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import DataContract, Manifest
-from logforge.shard_files import checksum, files_of, map_rows
-from logforge.shard_writer import MANIFEST, SPLITS, ShardWriter, write_dataset
+from logforge.shards.array_rules import ARRAYS
+from logforge.shards.arrays import Batch, EpisodeArrays, SplitArrays
+from logforge.shards.files import checksum, files_of, map_rows
+from logforge.shards.writer import MANIFEST, SPLITS, ShardWriter, write_dataset
 
 if TYPE_CHECKING:
     import torch

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.shards import load_shards
+from logforge.shards.reader import load_shards
 
 SAMPLE = 10_000
 """So many decisions at most go into a probe."""

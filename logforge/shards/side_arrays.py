@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logforge.connectors.tool_names import KINDS
+from logforge.connectors.episodes.tool_names import KINDS
 from logforge.schemas.episode import Step
 from logforge.schemas.manifest import SideNames, Vocabulary
 from logforge.schemas.transition import PROPENSITY_KINDS

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from logforge.arrays import Array, Batch, SplitArrays
-from logforge.optional import need
+from logforge.core.extras import need
 from logforge.schemas.errors import UsageError
-from logforge.spare import Spare
+from logforge.shards.array_pool import Spare
+from logforge.shards.arrays import Array, Batch, SplitArrays
 
 if TYPE_CHECKING:
     import torch

@@ -10,14 +10,14 @@ from typing import Any, Final
 import numpy as np
 import xxhash
 
-from logforge.array_rules import ARRAYS
-from logforge.arrays import Array, SplitArrays
-from logforge.atomic import refuse_foreign, replaced_folder
+from logforge.core.files import refuse_foreign, replaced_folder
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import Manifest, SplitSummary
 from logforge.schemas.transition import SPLIT_NAMES
-from logforge.shard_card import CARD, dataset_card
-from logforge.shard_files import PART_BYTES, ArrayWriter
+from logforge.shards.array_rules import ARRAYS
+from logforge.shards.arrays import Array, SplitArrays
+from logforge.shards.card import CARD, dataset_card
+from logforge.shards.files import PART_BYTES, ArrayWriter
 
 MANIFEST: Final = "manifest.json"
 SPLITS: Final = SPLIT_NAMES

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from logforge.core.tabulate import plural, table
 from logforge.schemas.errors import CheckFailed, Problem
 from logforge.schemas.transition import HELD_OUT, SPLIT_NAMES
-from logforge.splits import PROOF, assign_splits, crossing
-from logforge.store import Store
-from logforge.tabulate import plural, table
+from logforge.splits.assign import PROOF, assign_splits, crossing
+from logforge.store.store import Store
 
 RANDOM_TRAIN = 0.8
 """The share of episodes that the random split, which ours is compared with, would train on."""

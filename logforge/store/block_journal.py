@@ -22,7 +22,7 @@ from typing import NamedTuple
 import duckdb
 import xxhash
 
-from logforge.atomic import replacing
+from logforge.core.files import replacing
 
 _MAGIC = b"logforge blocks 1\n"
 _HEADERS = 3 * 4096

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from logforge.block_journal import saved_blocks
+from logforge.store.block_journal import saved_blocks
 
 CHECKPOINT_BYTES = 16 << 20
 """The size of the log of changes from which on a commit is followed by a checkpoint."""

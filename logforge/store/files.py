@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from logforge.block_journal import journal_of
-from logforge.store_checkpoint import log_of
+from logforge.store.block_journal import journal_of
+from logforge.store.checkpoint import log_of
 
 
 def target_of(path: Path) -> Path:

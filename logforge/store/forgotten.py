@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from logforge.schemas.episode import Episode
-from logforge.secret_hashes import pseudonym
+from logforge.store.keyed_hashes import pseudonym
 
 if TYPE_CHECKING:
-    from logforge.store import Store
+    from logforge.store.store import Store
 
 Kind = Literal["session", "source", "episode", "user"]
 RULE = "forgotten"

@@ -16,14 +16,14 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from logforge.atomic import sync
-from logforge.block_journal import Hold, hold, journal_of, locked, release
-from logforge.frames import Tables, episodes_of
+from logforge.core.files import sync
+from logforge.core.frames import Tables, episodes_of
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import StoreError, UsageError
 from logforge.schemas.tables import LONG_TEXTS, TABLES, Column
-from logforge.store_checkpoint import CHECKPOINT_BYTES, checkpoint, checkpoint_when_due, log_bytes
-from logforge.store_files import remove, remove_spilled, target_of
+from logforge.store.block_journal import Hold, hold, journal_of, locked, release
+from logforge.store.checkpoint import CHECKPOINT_BYTES, checkpoint, checkpoint_when_due, log_bytes
+from logforge.store.files import remove, remove_spilled, target_of
 
 DEFAULT_PATH = "logforge.duckdb"
 VERSION = 5

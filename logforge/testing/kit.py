@@ -25,10 +25,10 @@ from typing import NamedTuple
 import msgspec
 import xxhash
 
-from logforge.connectors.base import Connector, Source
-from logforge.laws import LABEL, LAWS, Case, CountRecords, Law, companions_of, count_json_records
+from logforge.connectors.records.base import Connector, Source
 from logforge.schemas.errors import UnknownName
-from logforge.soundness import counted, unsound
+from logforge.testing.laws import LABEL, LAWS, Case, CountRecords, Law, companions_of, count_json_records
+from logforge.testing.soundness import counted, unsound
 
 __all__ = [
     "HASH_SEED",
@@ -149,7 +149,7 @@ def digest(connector: Connector, paths: Iterable[str | Path]) -> str:
 def _depends_on_seed(connector: Connector, paths: list[Path]) -> str:
     kind = type(connector)
     code = (
-        f"import importlib, sys\nfrom logforge.testing import digest\n"
+        f"import importlib, sys\nfrom logforge.testing.kit import digest\n"
         f"found = getattr(importlib.import_module({kind.__module__!r}), {kind.__qualname__!r})\n"
         "print(digest(found(), sys.argv[1:]))"
     )

@@ -12,15 +12,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from logforge.actions import ActionSpace, seen_in
 from logforge.connectors import registry
-from logforge.connectors.base import Connector, NeedsWhole, Source, Span, TakesCompanions, look
-from logforge.connectors.tool_names import TOOL_PREFIX
-from logforge.locate import holds, resolve, texts_at
+from logforge.connectors.episodes.tool_names import TOOL_PREFIX
+from logforge.connectors.records.base import Connector, NeedsWhole, Source, Span, TakesCompanions, look
+from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
+from logforge.dataset.states.builder import State, StateBuilder, StateConfig
+from logforge.lineage.locate import holds, resolve, texts_at
 from logforge.schemas.episode import Episode, Reading, Reject, Step
-from logforge.soundness import counted, episodes_in, mispaired, unsound
-from logforge.states import State, StateBuilder, StateConfig
-from logforge.variants import Shape, damaged, mutant, shape_of, stops_before, torn, with_another_future
+from logforge.testing.soundness import counted, episodes_in, mispaired, unsound
+from logforge.testing.variants import (
+    Shape,
+    damaged,
+    mutant,
+    shape_of,
+    stops_before,
+    torn,
+    with_another_future,
+)
 
 LABEL = "log"
 """The name that files have while they are read."""

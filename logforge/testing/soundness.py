@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors import jsontext
+from logforge.connectors.records import json as jsontext
 from logforge.schemas.episode import Duplicate, Episode, Reading, Reject, Skip, Step
 
 

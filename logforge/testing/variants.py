@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from logforge.connectors import jsontext
-from logforge.connectors.base import Source
+from logforge.connectors.records import json as jsontext
+from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Episode, Message, Reject, Step
 
 ODD_VALUES: tuple[Any, ...] = (

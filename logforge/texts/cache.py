@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from logforge.encoders import CACHED, Encoder, TextVectors, encode_missing, is_blank, text_hash
-from logforge.progress import Tick, silent
-from logforge.spool import RowSpool
-from logforge.tally import Tally, places_in
+from logforge.core.hash_counts import Tally, places_in
+from logforge.core.progress import Tick, silent
+from logforge.core.spool import RowSpool
+from logforge.texts.encoders import CACHED, Encoder, TextVectors, encode_missing, is_blank, text_hash
 
 F32 = npt.NDArray[np.float32]
 Digests = npt.NDArray[np.bytes_]

@@ -17,13 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from logforge.endpoint_encoder import ENDPOINT, EndpointEncoder, read_settings
-from logforge.hashing_encoder import HashingEncoder
-from logforge.onnx_encoder import minilm_onnx, onnx_folder
-from logforge.progress import Tick, silent
+from logforge.core.progress import Tick, silent
 from logforge.schemas.errors import CheckFailed, Mismatch, Problem, UnknownName, UsageError
-from logforge.sentence_encoder import SentenceTransformerEncoder, minilm
-from logforge.store_checkpoint import checkpoint_when_due
+from logforge.store.checkpoint import checkpoint_when_due
+from logforge.texts.endpoint import ENDPOINT, EndpointEncoder, read_settings
+from logforge.texts.hashing import HashingEncoder
+from logforge.texts.onnx import minilm_onnx, onnx_folder
+from logforge.texts.sentence import SentenceTransformerEncoder, minilm
 
 F32 = npt.NDArray[np.float32]
 _BATCHES_PER_COMMIT = 8

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from logforge.openai_endpoint import Declined, Endpoint, Unavailable, check_url, wait_s
+from logforge.core.endpoint import Declined, Endpoint, Unavailable, check_url, wait_s
 from logforge.schemas.errors import CheckFailed, Mismatch, UnknownName, UsageError
 
 F32 = npt.NDArray[np.float32]

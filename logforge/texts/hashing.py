@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from logforge.text_metrics import tokens
+from logforge.texts.similarity import tokens
 
 F32 = npt.NDArray[np.float32]
 U64 = npt.NDArray[np.uint64]

@@ -20,8 +20,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from logforge.encoder_files import files_hash
 from logforge.schemas.errors import InputError, MissingExtra
+from logforge.texts.revision import files_hash
 
 F32 = npt.NDArray[np.float32]
 _EXTRA = "encode-onnx"

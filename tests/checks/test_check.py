@@ -8,13 +8,13 @@ import shutil
 import pytest
 from click.testing import CliRunner
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.check import check, check_dataset
-from logforge.cli import main
-from logforge.ingestion import ingest
+from logforge.checks.pipeline import check, check_dataset
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
-from logforge.store import Store
-from test_near_duplicates import prose
+from logforge.store.store import Store
+from support.made_texts import prose
 
 SPEC = "gamma: 0.9\nterms:\n  success: {when: success, value: 10, at: terminal}\n"
 

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.check import broken, check_store
-from logforge.forgotten import key_of
-from logforge.ingestion import ingest
-from logforge.progress import silent
+from logforge.checks.pipeline import broken, check_store
+from logforge.checks.store_laws import DATASET_LAWS, STORE_LAWS
+from logforge.core.progress import silent
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import CheckFailed
-from logforge.store import Store
-from logforge.store_laws import DATASET_LAWS, STORE_LAWS
-from test_near_duplicates import prose
+from logforge.store.forgotten import key_of
+from logforge.store.store import Store
+from support.made_texts import prose
 
 SPEC = "gamma: 0.9\nterms:\n  success: {when: success, value: 10, at: terminal}\n"
 

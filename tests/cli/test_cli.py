@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from conftest import SAMPLES
-from logforge.cli import main
+from logforge.cli.commands import main
+from support.places import ROOT, SAMPLES
 
 LOGFORGE = Path(sys.executable).parent / "logforge"
 
@@ -183,9 +183,7 @@ def test_a_missing_extra_is_exit_code_3_with_the_pip_command(project, monkeypatc
 
 
 def test_a_locked_store_is_exit_code_4(project):
-    code = (
-        "from logforge.store import Store; s = Store('logforge.duckdb'); print('open', flush=True); input()"
-    )
+    code = "from logforge.store.store import Store; s = Store('logforge.duckdb'); print('open', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
@@ -317,7 +315,7 @@ def test_names_and_places_are_checked(project):
 
 
 def test_a_mapping_reads_a_shape_of_your_own_and_a_run_without_it_changes_nothing(project):
-    page = Path(__file__).parent.parent / "docs" / "formats" / "mapping.md"
+    page = ROOT / "docs" / "formats" / "mapping.md"
     example = re.search(r"cat > (\S+\.yaml) <<'?(\w+)'?\n(.*?)\n\2\n", page.read_text("utf-8"), re.DOTALL)
     data = re.search(
         r"cat > (\S+\.jsonl?|\S+\.csv) <<'?(\w+)'?\n(.*?)\n\2\n", page.read_text("utf-8"), re.DOTALL

@@ -7,8 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from logforge.cli import main
-from logforge.config import default_map
+from logforge.cli.commands import main
+from logforge.cli.config import default_map
 from logforge.schemas.errors import SpecError
 
 OPTIONS = {

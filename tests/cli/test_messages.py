@@ -25,10 +25,10 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from conftest import ROOT
-from logforge.cli import main
+from logforge.cli.commands import main
 from logforge.schemas.rules import CATALOGUE
-from test_connectors_harness import archive, document, members, with_method
+from support.made_archives import archive, document, members, with_method
+from support.places import ROOT
 
 GOLDEN = ROOT / "tests" / "data" / "messages"
 

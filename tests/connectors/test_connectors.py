@@ -14,27 +14,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import SAMPLES, SHARED
-from logforge import locate, variants
-from logforge.connectors import BUILT_IN, detect, get, jsontext, registry
-from logforge.connectors.base import Connector, Source
-from logforge.connectors.text_calls import INTERFACE, command_name
+from logforge.connectors import BUILT_IN, detect, get, registry
+from logforge.connectors.episodes.text_calls import INTERFACE, command_name
+from logforge.connectors.records import json as jsontext
+from logforge.connectors.records.base import Connector, Source
 from logforge.schemas.episode import Duplicate, Episode, Reject, Skip
 from logforge.schemas.errors import UnknownName
-from logforge.testing import LAWS, check_connector, counted, digest, unsound
-from record_counts import BEGINS, count_records, records_of
+from logforge.testing import variants
+from logforge.testing.kit import LAWS, check_connector, counted, digest
+from support.places import DATA, ROOT, SAMPLES, SHARED
+from support.read_logs import assert_sound, episodes, rejects, resolve, tool_steps
+from support.record_counts import BEGINS, count_records, records_of
 
-DATA = Path(__file__).parent / "data" / "connectors"
+FIXTURES = DATA / "connectors"
 FILES = sorted(
     path
-    for folder in (DATA, SAMPLES)
+    for folder in (FIXTURES, SAMPLES)
     for path in folder.rglob("*")
     if path.is_file() and path.suffix not in (".md", ".yaml")
 )
-
-
-mutate, texts_at = variants.mutate, locate.texts_at
-"""Other test files take them from here."""
 
 
 def read(path: Path, name: str | None = None, label: str = "log") -> list[Any]:
@@ -42,37 +40,15 @@ def read(path: Path, name: str | None = None, label: str = "log") -> list[Any]:
     return list(connector.read(Source(path, label)))
 
 
-def episodes(readings: list[Any]) -> list[Episode]:
-    return [item for item in readings if isinstance(item, Episode)]
-
-
-def rejects(readings: list[Any]) -> list[Reject]:
-    return [item for item in readings if isinstance(item, Reject)]
-
-
 def by_native_id(path: Path, name: str | None = None) -> dict[str | None, Episode]:
     return {episode.native_id: episode for episode in episodes(read(path, name))}
-
-
-def tool_steps(episode: Episode) -> list[Any]:
-    return [step for step in episode.steps if step.kind == "tool"]
-
-
-def assert_sound(readings: list[Any]) -> None:
-    """What holds for everything a connector yields."""
-    assert list(unsound(readings)) == []
-
-
-def resolve(path: Path, locator: str) -> Any:
-    """The value that a locator leads to, of a file read under the label `log`."""
-    return locate.resolve(path, locator, "log")
 
 
 # --- one format after the other ---------------------------------------------------------------------------------
 
 
 def test_claude_lines_of_one_message_become_one_turn():
-    readings = read(DATA / "claude_split.jsonl")
+    readings = read(FIXTURES / "claude_split.jsonl")
     main, agent = episodes(readings)
     roles = ["user", "user", "assistant", "tool", "tool", "user", "assistant"]
     assert [m.role for m in main.messages] == roles
@@ -99,7 +75,7 @@ def test_claude_lines_of_one_message_become_one_turn():
 
 
 def test_claude_counts_every_line_once():
-    readings = read(DATA / "claude_split.jsonl")
+    readings = read(FIXTURES / "claude_split.jsonl")
     assert counted(readings) == 25
     skips = Counter()
     for item in readings:
@@ -132,7 +108,7 @@ def test_claude_lines_that_the_program_wrote_are_messages_and_no_task(tmp_path, 
 
 
 def test_claude_interruptions_and_refusals():
-    readings = read(DATA / "claude_interrupted.jsonl")
+    readings = read(FIXTURES / "claude_interrupted.jsonl")
     (episode,) = episodes(readings)
     refused, failed, lost = episode.steps
     assert refused.result_status == "refused"
@@ -144,13 +120,13 @@ def test_claude_interruptions_and_refusals():
 
 
 def lines_of(name: str) -> list[str]:
-    return (DATA / name).read_text("utf-8").splitlines()
+    return (FIXTURES / name).read_text("utf-8").splitlines()
 
 
 def test_claude_identity_is_the_session_not_the_file(tmp_path):
     half = tmp_path / "half.jsonl"
     half.write_text("\n".join(lines_of("claude_split.jsonl")[:7]), "utf-8")
-    whole = episodes(read(DATA / "claude_split.jsonl"))[0]
+    whole = episodes(read(FIXTURES / "claude_split.jsonl"))[0]
     assert episodes(read(half, "claude_code"))[0].episode_id == whole.episode_id
 
 
@@ -170,7 +146,7 @@ def test_sessions_of_one_made_up_name_are_one_episode_only_when_they_begin_alike
     grown, other = tmp_path / "grown.jsonl", tmp_path / "other.jsonl"
     grown.write_text("\n".join(lines[:4]), "utf-8")
     other.write_text("\n".join(line.replace("Compare a.txt", "Compare c.txt") for line in lines), "utf-8")
-    main, short, third = (episodes(read(p))[0] for p in (DATA / "claude_split.jsonl", grown, other))
+    main, short, third = (episodes(read(p))[0] for p in (FIXTURES / "claude_split.jsonl", grown, other))
     assert main.episode_id == short.episode_id != third.episode_id
 
 
@@ -203,7 +179,7 @@ def test_two_sessions_in_one_file_are_two_episodes(tmp_path):
 
 
 def test_star_dialogues():
-    (episode,) = episodes(read(DATA / "star.json"))
+    (episode,) = episodes(read(FIXTURES / "star.json"))
     assert (episode.source_kind, episode.policy_id, episode.native_id) == (
         "human_demo",
         "wizard:wiz-1",
@@ -239,7 +215,7 @@ def test_star_dialogues():
     ],
 )
 def test_star_endings(tmp_path, level, answers, ending, success):
-    row = json.loads((DATA / "star.json").read_text())
+    row = json.loads((FIXTURES / "star.json").read_text())
     row["CompletionLevel"] = level
     row["UserQuestionnaire"] = None if answers is None else [{"Answer": answer} for answer in answers]
     path = tmp_path / "s.json"
@@ -253,7 +229,7 @@ def test_a_star_dialogue_in_which_nobody_spoke_is_skipped():
 
 
 def test_swe_agent_text_mode():
-    (episode,) = episodes(read(DATA / "swe.traj", label="runs/model/swe.traj"))
+    (episode,) = episodes(read(FIXTURES / "swe.traj", label="runs/model/swe.traj"))
     assert [m.role for m in episode.messages] == ["system", "user"] + ["assistant", "tool"] * 3
     assert [s.action for s in episode.steps] == ["bash", "edit", "submit"]
     run, edit, submit = episode.steps
@@ -291,7 +267,7 @@ def test_swe_agent_function_calls_name_the_function():
     ],
 )
 def test_swe_agent_endings(tmp_path, status, ending):
-    row = json.loads((DATA / "swe.traj").read_text())
+    row = json.loads((FIXTURES / "swe.traj").read_text())
     row["info"]["exit_status"] = status
     path = tmp_path / "x.traj"
     path.write_text(json.dumps(row))
@@ -309,7 +285,7 @@ def test_swe_agent_endings(tmp_path, status, ending):
     ],
 )
 def test_swe_agent_demonstrations_by_people(tmp_path, label, calls, kind):
-    row = json.loads((DATA / "swe.traj").read_text())
+    row = json.loads((FIXTURES / "swe.traj").read_text())
     row["info"]["model_stats"] = {"api_calls": calls, "instance_cost": 0}
     path = tmp_path / Path(label).name
     path.write_text(json.dumps(row))
@@ -350,7 +326,7 @@ def test_a_command_is_bash_unless_it_is_the_agents_own(command, name):
     ],
 )
 def test_swe_agent_prompts_list_further_commands(tmp_path, listed):
-    row = json.loads((DATA / "swe.traj").read_text())
+    row = json.loads((FIXTURES / "swe.traj").read_text())
     prompt = f"SETTING: x\n\nCOMMANDS:\n{listed}\n\nPlease note that\ncd: is no command here\n"
     row["history"][0]["content"] = prompt
     row["trajectory"][0]["action"] = "get_symbols a.py\n"
@@ -361,7 +337,7 @@ def test_swe_agent_prompts_list_further_commands(tmp_path, listed):
 
 
 def test_tau_bench_trials():
-    first, second, third = episodes(read(DATA / "tau.json"))
+    first, second, third = episodes(read(FIXTURES / "tau.json"))
     assert (first.score, first.success, first.ending, first.ending_reason) == (
         1.0,
         True,
@@ -381,7 +357,7 @@ def test_tau_bench_trials():
 
 
 def test_openai_parallel_reused_and_legacy_calls():
-    found = by_native_id(DATA / "openai_cases.jsonl")
+    found = by_native_id(FIXTURES / "openai_cases.jsonl")
 
     def results(name: str) -> list[str | None]:
         return [s.result for s in tool_steps(found[name])]
@@ -398,7 +374,7 @@ def test_openai_parallel_reused_and_legacy_calls():
 
 
 def test_openai_arguments_are_kept_and_marked():
-    steps = tool_steps(by_native_id(DATA / "openai_cases.jsonl")["arguments"])
+    steps = tool_steps(by_native_id(FIXTURES / "openai_cases.jsonl")["arguments"])
     assert [s.arguments for s in steps] == [
         "{}",
         "{}",
@@ -413,8 +389,8 @@ def test_openai_arguments_are_kept_and_marked():
 
 
 def test_openai_parts_that_are_wrong_are_set_aside_alone():
-    readings = read(DATA / "openai_cases.jsonl")
-    odd = by_native_id(DATA / "openai_cases.jsonl")["odd"]
+    readings = read(FIXTURES / "openai_cases.jsonl")
+    odd = by_native_id(FIXTURES / "openai_cases.jsonl")["odd"]
     parts = [r for r in rejects(readings) if r.episode_id == odd.episode_id]
     assert Counter(r.rule for r in parts) == {"unknown_role": 3, "bad_tool_calls": 1, "nameless_call": 2}
     assert [(s.kind, s.action) for s in odd.steps] == [("tool", "ok"), ("clarify", "clarify")]
@@ -474,7 +450,7 @@ def test_a_label_on_a_chat_judges_its_last_answer_alone(tmp_path, write_jsonl):
 
 
 def test_lines_that_are_single_messages_are_gathered_by_session():
-    readings = read(DATA / "session_lines_torn.jsonl")
+    readings = read(FIXTURES / "session_lines_torn.jsonl")
     found = {e.session_id: e for e in episodes(readings)}
     assert {name: e.records for name, e in found.items()} == {"ok": 2, "torn": 3}
     assert [(r.rule, r.locator) for r in rejects(readings)] == [("malformed_record", "log:6")]
@@ -487,7 +463,7 @@ def test_lines_that_are_single_messages_are_gathered_by_session():
 
 
 def test_encodings():
-    readings = read(DATA / "encoding.jsonl")
+    readings = read(FIXTURES / "encoding.jsonl")
     first, second = episodes(readings)
     assert [e.locator for e in (first, second)] == ["log:1", "log:3"]
     assert first.messages[1].content == "first\u2028second\u2029third\u0085end"
@@ -521,9 +497,9 @@ def test_laws(name, law):
 
 def test_no_reading_depends_on_the_hash_seed():
     """All connectors in one process: `check_connector` would start one for each."""
-    code = "import sys; sys.path[:0] = sys.argv[1:]; import test_connectors; print(test_connectors.digest_of_all())"
+    code = "import sys; sys.path[:0] = sys.argv[1:]; import connectors.test_connectors as test_connectors; print(test_connectors.digest_of_all())"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parent)],
+        [sys.executable, "-c", code, str(ROOT / "tests")],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
         capture_output=True,
         text=True,
@@ -546,7 +522,7 @@ def test_every_record_is_counted_once_and_everything_is_sound(path):
     assert {r.episode_id for r in parts} <= {e.episode_id for e in episodes(readings)}
 
 
-@pytest.mark.parametrize("path", [DATA / "swe.traj", *sorted((SAMPLES / "swe_agent_traj").iterdir())])
+@pytest.mark.parametrize("path", [FIXTURES / "swe.traj", *sorted((SAMPLES / "swe_agent_traj").iterdir())])
 def test_the_locator_of_a_command_leads_to_all_of_it(path):
     for episode in episodes(read(path)):
         for step in tool_steps(episode):
@@ -618,7 +594,7 @@ def test_a_bad_record_does_not_take_its_neighbours_with_it(tmp_path, conversatio
     lines = tmp_path / "x.jsonl"
     lines.write_text("\n".join(rows), "utf-8")
     assert [e.native_id for e in episodes(read(lines))] == ["0", "2", "3"]
-    trials = json.loads((DATA / "tau.json").read_text())
+    trials = json.loads((FIXTURES / "tau.json").read_text())
     array = tmp_path / "torn.json"
     array.write_text(json.dumps(trials, indent=1)[:-40], "utf-8")
     readings = read(array)
@@ -688,7 +664,7 @@ def test_shapes_that_look_alike_are_told_apart(tmp_path, rows, name):
 def test_a_file_is_claimed_by_its_format_alone(path):
     expected = (
         path.parent.name
-        if path.parent != DATA
+        if path.parent != FIXTURES
         else {"claude": "claude_code", "swe": "swe_agent_traj", "tau": "tau_bench", "star": "star"}.get(
             path.stem.partition("_")[0], "openai_messages"
         )

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT, SHARED
 from logforge.connectors import detect, get
-from logforge.connectors.base import Source, look
-from logforge.connectors.builder import episode_id
-from logforge.connectors.identity import instance_task, issue_in, run_task, task_group
-from logforge.connectors.text_calls import execute_calls, fenced, function_calls
-from logforge.connectors.unsupported import unsupported
+from logforge.connectors.episodes.builder import episode_id
+from logforge.connectors.episodes.identity import instance_task, issue_in, run_task, task_group
+from logforge.connectors.episodes.text_calls import execute_calls, fenced, function_calls
+from logforge.connectors.episodes.unsupported import unsupported
+from logforge.connectors.records.base import Source, look
 from logforge.schemas.episode import Episode, Reject
+from support.places import DATA, ROOT, SHARED
 
-DATA = Path(__file__).parent / "data" / "connectors"
+FIXTURES = DATA / "connectors"
 LOGS = SHARED / "logs"
 PRAISE = "Task completed successfully."
 FORMATS = ("adp_raw", "adp_std", "mini_swe_agent", "openhands_events", "openhands_output")
@@ -31,7 +31,7 @@ def read(path: Path, name: str, label: str = "log") -> list[Any]:
 
 
 def fixture(name: str, file: str) -> list[Any]:
-    return read(DATA / name / file, name, file)
+    return read(FIXTURES / name / file, name, file)
 
 
 def episodes(readings: list[Any]) -> list[Episode]:
@@ -295,7 +295,7 @@ def test_openhands_endings(tmp_path, more, ending, reason):
 
 
 def test_a_torn_openhands_trajectory_keeps_its_events(tmp_path):
-    text = (DATA / "openhands_events" / "wrong_initial_state.json").read_text("utf-8")
+    text = (FIXTURES / "openhands_events" / "wrong_initial_state.json").read_text("utf-8")
     path = tmp_path / "torn.json"
     path.write_text(text[:-30], "utf-8")
     readings = read(path, "openhands_events")
@@ -364,7 +364,9 @@ def test_mini_swe_agent_has_one_shell_and_a_submission(tmp_path, command, action
 
 def test_a_bare_list_cut_off_is_truncated(tmp_path):
     path = tmp_path / "torn.json"
-    path.write_text((DATA / "mini_swe_agent" / "github_issue.traj.json").read_text("utf-8")[:-30], "utf-8")
+    path.write_text(
+        (FIXTURES / "mini_swe_agent" / "github_issue.traj.json").read_text("utf-8")[:-30], "utf-8"
+    )
     (episode,) = episodes(read(path, "mini_swe_agent"))
     assert (episode.ending, episode.ending_reason, episode.records) == ("truncated", "the log is cut off", 21)
 
@@ -629,7 +631,7 @@ def test_atif_bad_pieces_are_set_aside_alone():
 def harbor_trial(tmp_path: Path, result: Any, name: str = "subagents.json") -> list[Any]:
     path = tmp_path / "job" / "trial" / "agent" / "trajectory.json"
     path.parent.mkdir(parents=True)
-    path.write_text((DATA / "atif" / name).read_text("utf-8"), "utf-8")
+    path.write_text((FIXTURES / "atif" / name).read_text("utf-8"), "utf-8")
     (found,) = get("atif").companions(path)
     found.write_text(result if isinstance(result, str) else json.dumps(result), "utf-8")
     return list(get("atif").read(Source(path, "job/trial/agent/trajectory.json", (found,))))

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import ROOT, SHARED
-from logforge.actions import ActionSpace
 from logforge.connectors import detect, get
-from logforge.connectors.base import Source, look
-from logforge.connectors.ratings import rating_of
+from logforge.connectors.chat.ratings import rating_of
+from logforge.connectors.records.base import Source, look
+from logforge.dataset.actions.vocabulary import ActionSpace
 from logforge.schemas.episode import Duplicate, Episode, Reject, Skip
+from support.places import DATA, ROOT, SHARED
 
-DATA = Path(__file__).parent / "data" / "connectors"
+FIXTURES = DATA / "connectors"
 LOGS = SHARED / "logs"
 FORMATS = ("abcd", "llamafactory_v1", "sharegpt_tools", "taskmaster4", "taskmaster_reward")
 MINE = {"openai_messages", "rated_chat", "step_table", "trl", *FORMATS}
@@ -65,7 +65,7 @@ def calls(episode: Episode) -> list[tuple[str, str, str | None]]:
 
 
 def test_sharegpt_calls_and_observations():
-    found = episodes(read(DATA / "sharegpt_tools" / "glaive.cut.json"))
+    found = episodes(read(FIXTURES / "sharegpt_tools" / "glaive.cut.json"))
     assert [e.ending for e in found] == ["terminal"] * 4
     call, two, none, _ = found
     assert len(calls(call)) == 1
@@ -78,7 +78,7 @@ def test_sharegpt_calls_and_observations():
 
 
 def test_sharegpt_cases():
-    found = by_id(DATA / "sharegpt_tools" / "cases.json")
+    found = by_id(FIXTURES / "sharegpt_tools" / "cases.json")
     both = found["parallel"]
     assert roles(both) == "s u a t t a"
     assert calls(both) == [
@@ -100,7 +100,7 @@ def test_sharegpt_cases():
 
 
 def test_sharegpt_parts_that_are_wrong_are_set_aside_alone():
-    readings = read(DATA / "sharegpt_tools" / "cases.json")
+    readings = read(FIXTURES / "sharegpt_tools" / "cases.json")
     assert sorted((r.rule, r.locator) for r in rejects(readings, "part")) == [
         ("bad_call", "log#/3/conversations/1/value"),
         ("orphan_result", "log#/2/conversations/1/value"),
@@ -111,7 +111,7 @@ def test_sharegpt_parts_that_are_wrong_are_set_aside_alone():
 
 
 def test_one_tool_message_answers_several_calls():
-    path = DATA / "llamafactory_v1" / "reason_tool_use.cut.jsonl"
+    path = FIXTURES / "llamafactory_v1" / "reason_tool_use.cut.jsonl"
     three, unanswered, plain, single, named = episodes(read(path))
     group = [s for s in three.steps if s.parallel_group == 1]
     assert len(group) == 3
@@ -133,7 +133,7 @@ def test_one_tool_message_answers_several_calls():
 
 
 def test_a_text_that_answers_all_calls_is_one_message():
-    first, second = episodes(read(DATA / "llamafactory_v1" / "cases.jsonl"))
+    first, second = episodes(read(FIXTURES / "llamafactory_v1" / "cases.jsonl"))
     assert roles(first) == "u a t a"
     assert first.messages[0].content == "two things\n[image_url]"
     assert (first.messages[1].content, first.messages[1].thought) == ("On it.", "both")
@@ -143,7 +143,7 @@ def test_a_text_that_answers_all_calls_is_one_message():
     ]
     assert [s.action_valid for s in first.steps] == [True, False, True]
     assert [(s.kind, s.position) for s in second.steps] == [("clarify", 2)]
-    rules = sorted(r.rule for r in rejects(read(DATA / "llamafactory_v1" / "cases.jsonl"), "part"))
+    rules = sorted(r.rule for r in rejects(read(FIXTURES / "llamafactory_v1" / "cases.jsonl"), "part"))
     assert rules == ["bad_block", "bad_call", "orphan_result", "unknown_role"]
 
 
@@ -151,7 +151,7 @@ def test_a_text_that_answers_all_calls_is_one_message():
 
 
 def test_taskmaster_calls_follow_the_user_turn_they_hang_on():
-    damaged, menu, user, _ = episodes(read(DATA / "taskmaster4" / "data_07.cut.json"))
+    damaged, menu, user, _ = episodes(read(FIXTURES / "taskmaster4" / "data_07.cut.json"))
     assert roles(damaged).startswith("u a t a t a t")
     assert {s.parallel_group for s in damaged.steps} == {None}
     assert [s.tool_call_id for s in damaged.steps if s.kind == "tool"][:3] == [
@@ -173,17 +173,17 @@ def test_taskmaster_calls_follow_the_user_turn_they_hang_on():
 
 
 def test_taskmaster_instructions_are_not_what_the_agent_knew():
-    for episode in episodes(read(DATA / "taskmaster4" / "data_07.cut.json"))[1:]:
+    for episode in episodes(read(FIXTURES / "taskmaster4" / "data_07.cut.json"))[1:]:
         told = json.loads(episode.metadata)["instructions"]
         assert told
         assert told not in (episode.task or "")
         assert not any("SCENARIO" in (m.content or "") for m in episode.messages)
-    *_, marked = episodes(read(DATA / "taskmaster4" / "data_07.cut.json"))
+    *_, marked = episodes(read(FIXTURES / "taskmaster4" / "data_07.cut.json"))
     assert json.loads(marked.metadata)["segments"]
 
 
 def test_taskmaster_identity_is_the_uuid_and_nothing_less(tmp_path):
-    row = json.loads((DATA / "taskmaster4" / "data_07.cut.json").read_text())[1]
+    row = json.loads((FIXTURES / "taskmaster4" / "data_07.cut.json").read_text())[1]
     changed = row | {"vertical": "Tea"}
     one, other = (
         episodes(read(write(tmp_path / f"{i}.jsonl", [r])))[0] for i, r in enumerate((row, changed))
@@ -222,7 +222,7 @@ def test_taskmaster_exchanges_that_lack_something(tmp_path):
 
 
 def test_taskmaster_judged_answers_are_one_decision():
-    readings = read(DATA / "taskmaster_reward" / "TM-4_reward_01.cut.json")
+    readings = read(FIXTURES / "taskmaster_reward" / "TM-4_reward_01.cut.json")
     good, bad, _, after_calls, nameless, said, said_badly = episodes(readings)
     assert [(s.action, s.arguments, s.logged_reward) for s in good.steps] == [
         ("get_menu_items", '{"query":"Latte"}', 1.0)
@@ -254,7 +254,7 @@ def test_taskmaster_judged_answers_are_one_decision():
     ],
 )
 def test_a_judged_answer_without_its_decision_is_set_aside(tmp_path, change, rule):
-    row = json.loads((DATA / "taskmaster_reward" / "TM-3_reward_00.cut.json").read_text())[0]
+    row = json.loads((FIXTURES / "taskmaster_reward" / "TM-3_reward_00.cut.json").read_text())[0]
     readings = read(write(tmp_path / "x.jsonl", [row | change, row]), "taskmaster_reward")
     assert [r.rule for r in rejects(readings)] == [rule]
     assert len(episodes(readings)) == 1
@@ -266,7 +266,7 @@ def test_a_judged_answer_without_its_decision_is_set_aside(tmp_path, change, rul
 
 
 def test_abcd_buttons_are_calls_and_the_system_answers():
-    (chat,) = episodes(read(DATA / "abcd" / "abcd_sample.second.json"))
+    (chat,) = episodes(read(FIXTURES / "abcd" / "abcd_sample.second.json"))
     assert calls(chat) == [
         (
             "pull-up-account",
@@ -293,7 +293,7 @@ def test_abcd_buttons_are_calls_and_the_system_answers():
 
 
 def test_an_abcd_action_without_its_label_is_no_decision(tmp_path):
-    row = json.loads((DATA / "abcd" / "abcd_sample.second.json").read_text())[0]
+    row = json.loads((FIXTURES / "abcd" / "abcd_sample.second.json").read_text())[0]
     readings = read(write(tmp_path / "x.jsonl", [row | {"delexed": row["delexed"][:6]}]), "abcd")
     (chat,) = episodes(readings)
     assert [s.action for s in chat.steps if s.kind == "tool"] == ["pull-up-account"]
@@ -305,7 +305,7 @@ def test_an_abcd_action_without_its_label_is_no_decision(tmp_path):
 
 
 def test_trl_rows():
-    readings = read(DATA / "trl" / "rows.jsonl")
+    readings = read(FIXTURES / "trl" / "rows.jsonl")
     assert counted(readings) == 7
     text, kto, hi, lo, blue, green, which, dry, hot, sun = episodes(readings)
     assert (text.success, roles(text), text.task) == (True, "u a", "What is 2+2?")
@@ -334,7 +334,7 @@ def test_a_preference_of_which_one_answer_is_unusable_is_still_one_record(tmp_pa
 
 
 def test_rated_chats():
-    readings = read(DATA / "rated_chat" / "chats.jsonl")
+    readings = read(FIXTURES / "rated_chat" / "chats.jsonl")
     found = {e.native_id: e for e in episodes(readings)}
     stars = found["r1"]
     assert (stars.score, stars.success, stars.model, stars.ending) == (5.0, None, "m-1", "terminal")
@@ -391,7 +391,7 @@ def test_labels_of_chat_feedback_are_verdicts():
 
 
 def demos() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (DATA / "step_table" / "demos.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (FIXTURES / "step_table" / "demos.jsonl").read_text().splitlines()]
 
 
 def as_csv(rows: list[dict[str, Any]], delimiter: str = ",") -> str:
@@ -428,7 +428,7 @@ def returns(found: list[Episode]) -> dict[str | None, float]:
 
 
 def test_quirk_011_terminal_timeout_one_step():
-    readings = read(DATA / "step_table" / "demos.jsonl")
+    readings = read(FIXTURES / "step_table" / "demos.jsonl")
     found = episodes(readings)
     assert len(readings) == 5
     assert [(e.native_id, e.ending) for e in found] == [
@@ -456,7 +456,7 @@ def test_a_csv_file_says_the_same(tmp_path, delimiter):
     path.write_bytes(b"\xef\xbb\xbf" + as_csv(demos(), delimiter).encode())
     assert [claim.connector.name for claim in detect(path)] == ["step_table"]
     readings = read(path)
-    assert outline(episodes(readings)) == outline(episodes(read(DATA / "step_table" / "demos.jsonl")))
+    assert outline(episodes(readings)) == outline(episodes(read(FIXTURES / "step_table" / "demos.jsonl")))
     assert [e.locator for e in episodes(readings)] == ["log:2", "log:5", "log:8", "log:10", "log:12"]
     assert episodes(readings)[0].messages[0].locator == "log:2#/observation"
 
@@ -464,7 +464,7 @@ def test_a_csv_file_says_the_same(tmp_path, delimiter):
 def test_a_parquet_file_says_the_same_and_is_the_same(tmp_path):
     path = as_parquet(tmp_path / "demos.parquet", demos(), row_group_size=2)
     assert [claim.connector.name for claim in detect(path)] == ["step_table"]
-    lines, table = episodes(read(DATA / "step_table" / "demos.jsonl")), episodes(read(path))
+    lines, table = episodes(read(FIXTURES / "step_table" / "demos.jsonl")), episodes(read(path))
     assert outline(table) == outline(lines)
     assert [e.episode_id for e in table] == [e.episode_id for e in lines]
     assert [e.locator for e in table] == ["log#/0", "log#/3", "log#/6", "log#/8", "log#/10"]
@@ -578,7 +578,7 @@ def test_damaged_tables_never_raise(tmp_path_factory, kind, data):
 
 
 def test_rows_of_several_episodes_may_be_mixed_and_repeated():
-    readings = read(DATA / "step_table" / "agent.jsonl")
+    readings = read(FIXTURES / "step_table" / "agent.jsonl")
     x, again, y = episodes(readings)
     assert counted(readings) == 9
     assert [item.records for item in readings if isinstance(item, Duplicate)] == [1]
@@ -699,7 +699,7 @@ def test_an_action_that_is_no_choice_among_names_is_refused(tmp_path, action):
 
 
 def test_quirk_012_action_ids_across_shards():
-    cases = DATA.parent / "dialogue"
+    cases = FIXTURES.parent / "dialogue"
     readings = {day: read(cases / f"{day}.jsonl", label=f"{day}.jsonl") for day in ("day1", "day2")}
     found = [episodes(r) for r in readings.values()]
     assert [[e.native_id for e in day] for day in found] == [["c1", "c2"], ["c3"]]

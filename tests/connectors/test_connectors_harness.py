@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import sys
 import zipfile
 from collections import Counter
@@ -14,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import ROOT, SHARED
 from logforge.connectors import detect, get
-from logforge.connectors.base import Source
-from logforge.connectors.inspect_log import InspectEval
-from logforge.connectors.inspect_sample import first_score
-from logforge.discover import judge
+from logforge.connectors.benchmarks.inspect_log import InspectEval
+from logforge.connectors.benchmarks.inspect_sample import first_score
+from logforge.connectors.records.base import Source
+from logforge.ingestion.sources.discover import judge
 from logforge.schemas.episode import Episode, Reject, Skip
+from support.made_archives import FIXTURES, archive, document, members, with_method
+from support.places import ROOT, SHARED
 
-DATA = Path(__file__).parent / "data" / "connectors"
 LOGS = SHARED / "logs"
 FORMATS = ("agentdojo", "inspect_eval", "inspect_json", "tau2_bench", "tau_bench_fewshot")
 
@@ -52,16 +51,12 @@ def write(path: Path, value: Any) -> Path:
     return path
 
 
-def document(name: str) -> dict[str, Any]:
-    return json.loads((DATA / name).read_text("utf-8"))
-
-
 # --- τ²-bench -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def simulations() -> list[Episode]:
-    return episodes(read(DATA / "tau2_bench" / "cases.json"))
+    return episodes(read(FIXTURES / "tau2_bench" / "cases.json"))
 
 
 def test_tau2_the_greeting_is_no_decision_and_the_task_comes_before_the_first(simulations):
@@ -136,7 +131,7 @@ def test_tau2_settings_become_fields(simulations):
 
 
 def test_tau2_what_cannot_be_read_is_set_aside_alone():
-    readings = read(DATA / "tau2_bench" / "cases.json")
+    readings = read(FIXTURES / "tau2_bench" / "cases.json")
     assert counted(readings) == 7
     (voice,) = [r for r in rejects(readings) if r.level == "record"]
     assert voice.locator == "log#/simulations/5"
@@ -151,13 +146,13 @@ def test_tau2_what_cannot_be_read_is_set_aside_alone():
 
 
 def test_tau2_placeholder_times_are_no_clock():
-    real = episodes(read(DATA / "tau2_bench" / "airline.2simulations.json"))
+    real = episodes(read(FIXTURES / "tau2_bench" / "airline.2simulations.json"))
     assert {(e.started_at, e.ended_at) for e in real} == {(None, None)}
     assert all(m.created_at is None for e in real for m in e.messages)
 
 
 def test_a_torn_result_file_gives_its_whole_simulations(tmp_path):
-    text = (DATA / "tau2_bench" / "cases.json").read_text("utf-8")
+    text = (FIXTURES / "tau2_bench" / "cases.json").read_text("utf-8")
     for data in (text[: text.index('"narrator"')], json.dumps(json.loads(text))[:-600]):
         path = tmp_path / "torn.json"
         path.write_text(data, "utf-8")
@@ -186,7 +181,7 @@ def test_a_document_without_its_list_is_accounted_for(tmp_path, row, found):
 
 
 def test_fewshot_calls_that_the_log_lost_are_not_made_up():
-    readings = read(DATA / "tau_bench_fewshot" / "airline.4dialogues.jsonl")
+    readings = read(FIXTURES / "tau_bench_fewshot" / "airline.4dialogues.jsonl")
     lost, spoken, _, whole = episodes(readings)
     assert lost.steps == spoken.steps == []
     assert [m.role for m in lost.messages][3:6] == ["assistant", "system", "assistant"]
@@ -225,7 +220,7 @@ def test_fewshot_words_without_a_role_are_set_aside(tmp_path):
 
 
 def test_agentdojo_without_ids_results_come_in_the_calls_order():
-    (episode,) = episodes(read(DATA / "agentdojo" / "slack_user_task_1_injection_task_1.json"))
+    (episode,) = episodes(read(FIXTURES / "agentdojo" / "slack_user_task_1_injection_task_1.json"))
     assert len(episode.steps) == 4
     assert all(s.result_status == "ok" for s in episode.steps if s.kind == "tool")
     assert (episode.success, episode.ending, episode.task_id) == (True, "terminal", "slack/user_task_1")
@@ -235,12 +230,12 @@ def test_agentdojo_without_ids_results_come_in_the_calls_order():
 
 
 def test_agentdojo_security_says_nothing_without_an_injection():
-    (episode,) = episodes(read(DATA / "agentdojo" / "banking_user_task_0_none.json"))
+    (episode,) = episodes(read(FIXTURES / "agentdojo" / "banking_user_task_0_none.json"))
     assert (facts(episode)["security"], facts(episode)["attack_succeeded"]) == (True, None)
 
 
 def test_agentdojo_runs_of_a_model():
-    readings = read(DATA / "agentdojo" / "model_run.json")
+    readings = read(FIXTURES / "agentdojo" / "model_run.json")
     (episode,) = episodes(readings)
     read_file, balance, pay = episode.steps
     assert (balance.result, balance.parallel_group) == ("1810 EUR", 0)
@@ -270,7 +265,7 @@ def test_agentdojo_an_error_of_the_run_truncates_it(tmp_path):
 
 @pytest.fixture(scope="module")
 def samples() -> dict[str, Episode]:
-    found = episodes(read(DATA / "inspect_json" / "cases.json"))
+    found = episodes(read(FIXTURES / "inspect_json" / "cases.json"))
     return {e.locator.rpartition("/")[2]: e for e in found}
 
 
@@ -361,7 +356,7 @@ def test_inspect_values_of_a_scorer(value, score):
 
 
 def test_inspect_what_cannot_be_read_is_set_aside_alone():
-    readings = read(DATA / "inspect_json" / "cases.json")
+    readings = read(FIXTURES / "inspect_json" / "cases.json")
     assert counted(readings) == 11
     found = [(r.level, r.rule, r.locator) for r in rejects(readings)]
     assert found == [
@@ -383,20 +378,6 @@ def test_inspect_a_run_that_was_stopped_leaves_its_unscored_samples_open(tmp_pat
     assert read(write(tmp_path / "x.json", log), "inspect_json") == [Skip(reason="no_samples")]
 
 
-def archive(path: Path, members: dict[str, str], method: int = zipfile.ZIP_DEFLATED) -> Path:
-    with zipfile.ZipFile(path, "w", method) as file:
-        for name, text in members.items():
-            file.writestr(name, text)
-    return path
-
-
-def members(log: dict[str, Any]) -> dict[str, str]:
-    found = {f"samples/{n}_epoch_1.json": json.dumps(sample) for n, sample in enumerate(log["samples"])}
-    return found | {
-        "header.json": json.dumps({key: log[key] for key in ("version", "status", "eval", "plan")})
-    }
-
-
 def test_inspect_a_sample_is_the_same_episode_in_either_container(tmp_path, samples):
     readings = read(
         archive(tmp_path / "x.eval", members(document("inspect_json/cases.json"))), "inspect_eval"
@@ -409,7 +390,7 @@ def test_inspect_a_sample_is_the_same_episode_in_either_container(tmp_path, samp
 
 
 def test_inspect_a_real_log_with_tools_and_a_limit():
-    found = episodes(read(DATA / "inspect_eval" / "mock_tools_limit.eval"))
+    found = episodes(read(FIXTURES / "inspect_eval" / "mock_tools_limit.eval"))
     ends = [(e.task_id, e.ending, e.ending_reason, e.success) for e in found]
     assert ends == [
         ("task/s1", "terminal", "scored", True),
@@ -450,7 +431,7 @@ def test_inspect_one_damaged_member_does_not_take_its_neighbours_with_it(tmp_pat
 
 
 def test_inspect_archives_that_are_torn_empty_or_written_twice(tmp_path):
-    whole = (DATA / "inspect_eval" / "popularity_dPiJ.eval").read_bytes()
+    whole = (FIXTURES / "inspect_eval" / "popularity_dPiJ.eval").read_bytes()
     torn = tmp_path / "torn.eval"
     torn.write_bytes(whole[:9000])
     assert [claim.connector.name for claim in detect(torn)] == ["inspect_eval"]
@@ -469,18 +450,6 @@ def test_inspect_archives_that_are_torn_empty_or_written_twice(tmp_path):
     assert counted(readings) == 12
 
 
-def with_method(path: Path, method: int) -> Path:
-    """The archive with another compression method written on every member."""
-    data = bytearray(path.read_bytes())
-    for mark, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
-        at = data.find(mark)
-        while at >= 0:
-            struct.pack_into("<H", data, at + offset, method)
-            at = data.find(mark, at + 4)
-    path.write_bytes(data)
-    return path
-
-
 @pytest.mark.skipif(hasattr(zipfile, "ZIP_ZSTANDARD"), reason="this Python reads zstd")
 def test_inspect_zstd_without_the_extra_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
@@ -493,7 +462,7 @@ def test_inspect_zstd_without_the_extra_says_what_to_install(tmp_path, monkeypat
 
 
 def test_inspect_an_unknown_compression_is_a_reject_for_each_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr("logforge.connectors.inspect_log._learn_zstd", lambda: None)
+    monkeypatch.setattr("logforge.connectors.benchmarks.inspect_log._learn_zstd", lambda: None)
     path = with_method(archive(tmp_path / "z.eval", members(document("inspect_json/cases.json"))), 97)
     readings = read(path, "inspect_eval")
     assert {r.reason for r in readings} == {"damaged in the archive"}
@@ -501,10 +470,10 @@ def test_inspect_an_unknown_compression_is_a_reject_for_each_sample(tmp_path, mo
 
 
 def test_inspect_a_new_extra_makes_unread_archives_be_read_again(monkeypatch):
-    monkeypatch.setattr("logforge.connectors.inspect_log._knows_zstd", lambda: False)
-    monkeypatch.setattr("logforge.connectors.inspect_log.find_spec", lambda _: None)
+    monkeypatch.setattr("logforge.connectors.benchmarks.inspect_log._knows_zstd", lambda: False)
+    monkeypatch.setattr("logforge.connectors.benchmarks.inspect_log.find_spec", lambda _: None)
     without = InspectEval().version
-    monkeypatch.setattr("logforge.connectors.inspect_log.find_spec", lambda _: object())
+    monkeypatch.setattr("logforge.connectors.benchmarks.inspect_log.find_spec", lambda _: object())
     assert InspectEval().version != without
 
 
@@ -518,7 +487,7 @@ def test_inspect_zstd_with_the_extra(tmp_path):
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_damaged_archives_never_raise_and_count_each_member(tmp_path_factory, data):
-    content = bytearray((DATA / "inspect_eval" / "popularity_dPiJ.eval").read_bytes())
+    content = bytearray((FIXTURES / "inspect_eval" / "popularity_dPiJ.eval").read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path_factory.getbasetemp() / "damaged.eval"

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import ROOT, SHARED
 from logforge.connectors import detect, get
-from logforge.connectors.base import Source
-from logforge.connectors.intercode import call_of
-from logforge.connectors.pyliteral import NotLiteral, fields, literal
-from logforge.connectors.react_text import action_of
+from logforge.connectors.benchmarks.intercode import call_of
+from logforge.connectors.records.base import Source
+from logforge.connectors.records.pyliteral import NotLiteral, fields, literal
+from logforge.connectors.trajectories.react_text import action_of
 from logforge.schemas.episode import Episode, Reject, Skip
+from support.places import DATA, ROOT, SHARED
 
-DATA = Path(__file__).parent / "data" / "connectors"
+FIXTURES = DATA / "connectors"
 LOGS = SHARED / "logs"
 
 
@@ -85,7 +85,7 @@ def put(path: Path, content: Any) -> Path:
 
 
 def fixture(name: str) -> Path:
-    (path,) = (DATA / name).iterdir()
+    (path,) = (FIXTURES / name).iterdir()
     return path
 
 
@@ -476,7 +476,7 @@ def test_reflexion_prog_rows_that_lack_something(tmp_path):
 
 
 def test_a_langchain_log():
-    answered, stopped = episodes(read(DATA / "react_text" / "langchain.log", "react_text"))
+    answered, stopped = episodes(read(FIXTURES / "react_text" / "langchain.log", "react_text"))
     lookup, said = answered.steps
     assert (lookup.action, lookup.arguments) == ("search", '{"query":"population of Bergen"}')
     assert lookup.result == "Bergen has 291,940 inhabitants.\n(Source: a register.)"
@@ -496,7 +496,7 @@ def test_a_langchain_log():
 
 
 def test_react_questions():
-    finished, blob, cut = episodes(read(DATA / "react_text" / "questions.txt", "react_text"))
+    finished, blob, cut = episodes(read(FIXTURES / "react_text" / "questions.txt", "react_text"))
     assert [s.action for s in finished.steps] == ["Search", "Search", "Finish"]
     assert finished.steps[0].result.endswith("Action 9: this line is part of the page\nIt has two floors.")
     assert [s.result_status for s in finished.steps] == ["ok", "error", "ok"]
@@ -598,7 +598,7 @@ def test_text_around_the_questions_is_named(tmp_path):
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_shuffled_transcripts_never_raise(tmp_path_factory, name, data):
-    lines = (PROMPT + TRIAL + (DATA / "react_text" / "langchain.log").read_text("utf-8")).split("\n")
+    lines = (PROMPT + TRIAL + (FIXTURES / "react_text" / "langchain.log").read_text("utf-8")).split("\n")
     drawn = data.draw(st.lists(st.sampled_from(lines), max_size=25))
     path = put(tmp_path_factory.getbasetemp() / f"{name}.log", "\n".join(drawn))
     readings = read(path, name)

@@ -17,22 +17,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import ROOT, SHARED
 from logforge.connectors import detect
-from logforge.connectors.base import Source
-from logforge.connectors.history import fresh
-from logforge.connectors.langfuse import Langfuse
-from logforge.connectors.mapping import load_mapping
-from logforge.connectors.mapping_paths import BadPath, parse_path
-from logforge.connectors.otlp import Otlp
-from logforge.connectors.said import Atom, read_messages
-from logforge.connectors.verdicts import Verdict, score_of, success_of
-from logforge.locate import holds
+from logforge.connectors.episodes.feedback import Verdict, score_of, success_of
+from logforge.connectors.mapping.connector import load_mapping
+from logforge.connectors.mapping.paths import BadPath, parse_path
+from logforge.connectors.records.base import Source
+from logforge.connectors.traces.history import fresh
+from logforge.connectors.traces.langfuse import Langfuse
+from logforge.connectors.traces.messages import Atom, read_messages
+from logforge.connectors.traces.otlp import Otlp
+from logforge.lineage.locate import holds
 from logforge.schemas.episode import Duplicate, Episode, Skip
 from logforge.schemas.errors import SpecError
-from test_connectors import assert_sound, counted, episodes, mutate, rejects, resolve, tool_steps
+from logforge.testing.kit import counted
+from support.places import DATA, ROOT, SHARED
+from support.read_logs import assert_sound, episodes, mutate, rejects, resolve, tool_steps
 
-HERE = Path(__file__).parent / "data"
+HERE = DATA
 FLAT = HERE / "connectors" / "otlp"
 TRACES = HERE / "traces"
 EXPORT = TRACES / "langfuse_export"

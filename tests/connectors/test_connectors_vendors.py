@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT, SHARED
 from logforge.connectors import detect, get
-from logforge.connectors.base import Source
-from logforge.connectors.builder import episode_id
-from logforge.connectors.growing import Growing
+from logforge.connectors.episodes.builder import episode_id
+from logforge.connectors.episodes.growing import Growing
+from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Duplicate, Episode, Reject, Skip
+from support.places import DATA, ROOT, SHARED
 
-DATA = Path(__file__).parent / "data" / "connectors"
+FIXTURES = DATA / "connectors"
 LOGS = SHARED / "logs"
 EXPECTED = LOGS / "expected_counts.json"
 FORMATS = (
@@ -120,7 +120,7 @@ def codex_episode(tmp_path: Path, *items: dict[str, Any]) -> Episode:
 
 
 def test_codex_takes_the_conversation_from_items_alone():
-    readings = read(DATA / "codex_rollout" / "full.jsonl")
+    readings = read(FIXTURES / "codex_rollout" / "full.jsonl")
     (episode,) = episodes(readings)
     assert roles(episode) == "s d u u a t a t t a t a a"
     assert skips(readings) == {"event_repeats_item": 3, "encrypted_reasoning": 1, "compacted_line": 1}
@@ -134,7 +134,7 @@ def test_codex_takes_the_conversation_from_items_alone():
 
 
 def test_codex_calls_of_every_kind():
-    (episode,) = episodes(read(DATA / "codex_rollout" / "full.jsonl"))
+    (episode,) = episodes(read(FIXTURES / "codex_rollout" / "full.jsonl"))
     make, refused_text, patch, shell, search, said = episode.steps
     assert episode.messages[make.position].thought == "Look at the log."
     assert episode.messages[make.position].content == "I will run it."
@@ -157,7 +157,7 @@ def test_codex_calls_of_every_kind():
 
 
 def test_codex_usage_is_the_difference_between_totals():
-    (episode,) = episodes(read(DATA / "codex_rollout" / "full.jsonl"))
+    (episode,) = episodes(read(FIXTURES / "codex_rollout" / "full.jsonl"))
     assert usage(episode) == [(100, 10), (150, 15), (200, 5), (None, None), (350, 40)]
 
 
@@ -183,7 +183,7 @@ def test_codex_usage_that_cannot_be_shared_out_is_the_last_response_alone(tmp_pa
 
 
 def test_codex_sub_agents_forks_and_aborts():
-    readings = read(DATA / "codex_rollout" / "aborted_and_copied.jsonl")
+    readings = read(FIXTURES / "codex_rollout" / "aborted_and_copied.jsonl")
     child, other = episodes(readings)
     parent = episode_id("codex_rollout", SESSION)
     assert (child.native_id, child.parent_episode_id, child.continues_episode_id) == (CHILD, parent, parent)
@@ -288,7 +288,7 @@ def test_a_resumed_codex_session_replaces_its_shorter_self(tmp_path):
 
 
 def test_gemini_lines_that_are_written_again_replace_each_other():
-    readings = read(DATA / "gemini_cli" / "appended.jsonl")
+    readings = read(FIXTURES / "gemini_cli" / "appended.jsonl")
     (episode,) = episodes(readings)
     assert roles(episode) == "u a t t a u"
     assert calls(episode) == [
@@ -369,7 +369,7 @@ def test_gemini_context_that_is_set_is_the_log_only_when_there_is_no_other(tmp_p
 
 
 def test_adk_results_without_an_id_go_to_the_open_call_of_their_name():
-    readings = read(DATA / "adk_session" / "camel.json")
+    readings = read(FIXTURES / "adk_session" / "camel.json")
     (episode,) = episodes(readings)
     assert [(s.action, s.result, s.result_status, s.parallel_group) for s in episode.steps] == [
         ("price", "90", "ok", 0),
@@ -408,14 +408,14 @@ def test_adk_endings(tmp_path, event, ending, reason):
 
 
 def test_adk_agents_that_hand_over_share_one_conversation():
-    (episode,) = episodes(read(DATA / "adk_session" / "flow_complex_spark.session.json"))
+    (episode,) = episodes(read(FIXTURES / "adk_session" / "flow_complex_spark.session.json"))
     assert len(json.loads(episode.metadata)["agents"]) == 5
     assert end(episode) == ("terminal", "the last result is the reply (skip_summarization)")
     assert episode.policy_id is None
 
 
 def test_adk_cases_are_episodes_of_one_record():
-    readings = read(DATA / "adk_evalset" / "two_cases.json")
+    readings = read(FIXTURES / "adk_evalset" / "two_cases.json")
     one, two = episodes(readings)
     assert (one.records, two.records, counted(readings)) == (1, 0, 1)
     assert calls(one) == [("roll", '{"sides":6}', '{"result":4}'), ("roll", '{"sides":8}', '{"result":6}')]
@@ -444,7 +444,7 @@ def test_an_adk_set_without_a_conversation_is_one_record_too(tmp_path, cases, ki
 
 
 def test_managed_events_come_from_the_stream():
-    (episode,) = episodes(read(DATA / "anthropic_managed" / "anthropic_managed_custom_tools.jsonl"))
+    (episode,) = episodes(read(FIXTURES / "anthropic_managed" / "anthropic_managed_custom_tools.jsonl"))
     assert roles(episode) == "s u a t a"
     assert calls(episode) == [("get_weather", '{"location":"Prague"}', "It's 23°C and sunny in Prague.")]
     assert usage(episode) == [(7203, 50), (7273, 30)]
@@ -453,7 +453,7 @@ def test_managed_events_come_from_the_stream():
 
 
 def test_managed_refusals_and_interruptions():
-    readings = read(DATA / "anthropic_managed" / "interrupted.jsonl")
+    readings = read(FIXTURES / "anthropic_managed" / "interrupted.jsonl")
     (episode,) = episodes(readings)
     lookup, remove = episode.steps
     assert (lookup.result, lookup.result_status) == ("A is 1", "ok")
@@ -510,7 +510,7 @@ def test_managed_endings(tmp_path, events, ending, reason, success):
 
 
 def test_anthropic_requests_that_repeat_each_other_are_one_episode():
-    readings = read(DATA / "anthropic_api" / "growing.jsonl")
+    readings = read(FIXTURES / "anthropic_api" / "growing.jsonl")
     look, chat = episodes(readings)
     assert (look.records, chat.records) == (2, 3)
     assert roles(look) == "s u a t t u a t a"
@@ -626,7 +626,7 @@ def test_two_conversations_that_begin_alike_stay_two():
 
 
 def test_openai_requests_that_continue_each_other_are_one_episode():
-    readings = read(DATA / "openai_requests" / "proxy.jsonl")
+    readings = read(FIXTURES / "openai_requests" / "proxy.jsonl")
     look, chat, retried, branch, failed = episodes(readings)
     assert [e.records for e in (look, chat, retried, branch, failed)] == [2, 3, 2, 1, 1]
     assert roles(look) == "s u a t t a"
@@ -653,7 +653,7 @@ def test_openai_requests_that_continue_each_other_are_one_episode():
 
 
 def test_openai_retries_and_branches_are_conversations_whose_copied_decisions_have_one_name():
-    _, chat, retried, branch, _ = episodes(read(DATA / "openai_requests" / "proxy.jsonl"))
+    _, chat, retried, branch, _ = episodes(read(FIXTURES / "openai_requests" / "proxy.jsonl"))
     assert [e.messages[-1].content for e in (chat, retried, branch)] == ["More.", "Bye.", "I can't."]
     assert end(chat) == ("terminal", "the answer ended: stop")  # the failed request before it was sent again
     assert end(retried) == ("truncated", "the model's output limit")
@@ -664,7 +664,7 @@ def test_openai_retries_and_branches_are_conversations_whose_copied_decisions_ha
 
 
 def test_litellm_payloads_keep_their_settings_apart():
-    (episode,) = episodes(read(DATA / "openai_requests" / "litellm.jsonl"))
+    (episode,) = episodes(read(FIXTURES / "openai_requests" / "litellm.jsonl"))
     assert (episode.temperature, episode.tools, episode.user_id) == (0.5, ["lookup"], "u7")
     assert episode.cost_usd == 0.003
     assert episode.started_at == 1767348001500000
@@ -729,7 +729,7 @@ def test_anthropic_branches_name_what_they_share(tmp_path):
 
 
 def test_langsmith_runs_of_a_trace_are_one_episode_and_one_per_sub_agent():
-    readings = read(DATA / "langsmith_runs" / "agent.jsonl")
+    readings = read(FIXTURES / "langsmith_runs" / "agent.jsonl")
     main, below = episodes(readings)
     assert (main.records, below.records, counted(readings)) == (4, 0, 6)
     assert roles(main) == "s u a t a"
@@ -744,7 +744,7 @@ def test_langsmith_runs_of_a_trace_are_one_episode_and_one_per_sub_agent():
 
 def test_langsmith_thoughts_are_those_of_each_runs_own_answer():
     """The next run is not sent what was thought before."""
-    main, below = episodes(read(DATA / "langsmith_runs" / "agent.jsonl"))[:2]
+    main, below = episodes(read(FIXTURES / "langsmith_runs" / "agent.jsonl"))[:2]
     assert [m.thought for m in main.messages if m.role == "assistant"] == ["The key is 7.", None]
     assert below.messages[-1].thought == "A part of it."
 
@@ -803,7 +803,7 @@ def test_a_langsmith_run_without_a_conversation_is_skipped(tmp_path):
 
 
 def test_interleaved_fragments_belong_together_by_index():
-    (episode,) = episodes(read(DATA / "openai_stream" / "interleaved.jsonl"))
+    (episode,) = episodes(read(FIXTURES / "openai_stream" / "interleaved.jsonl"))
     assert calls(episode) == [
         ("get_price", '{"item":7}', "NOK 90"),
         ("get_stock", '{"site":"Oslo"}', "12 in stock"),
@@ -814,7 +814,7 @@ def test_interleaved_fragments_belong_together_by_index():
 
 
 def test_streams_of_several_sessions_and_torn_ends():
-    readings = read(DATA / "openai_stream" / "cases.jsonl")
+    readings = read(FIXTURES / "openai_stream" / "cases.jsonl")
     first, second = episodes(readings)
     assert calls(first) == [("roll", '{"n":1}', "4"), ("roll", '{"n":2}', "6")]  # one index, two ids
     assert (first.messages[1].thought, usage(first)) == ("Two calls.", [(9, 4), (None, None)])

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
-from conftest import SAMPLES, SHARED
 from logforge.connectors import detect, registry
-from logforge.connectors.base import FILLS, Source
+from logforge.connectors.records.base import FILLS, Source
 from logforge.schemas.episode import Episode
+from support.places import DATA, SAMPLES, SHARED
 
-FIXTURES = Path(__file__).parent / "data"
+FIXTURES = DATA
 
 
 def filled(episode):

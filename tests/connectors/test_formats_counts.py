@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT, SHARED
 from logforge.connectors import get
-from logforge.connectors.base import Source
+from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Episode, Reject, Skip
+from support.places import ROOT, SHARED
 
 LOGS = SHARED / "logs"
 EXPECTED = LOGS / "expected_counts.json"

@@ -10,16 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fuzzing import limited
 from logforge.connectors import get
-from logforge.connectors.base import HEAD_BYTES, Source, look
-from logforge.connectors.mapping_spec import parse_mapping
-from logforge.locate import resolve
+from logforge.connectors.mapping.spec import parse_mapping
+from logforge.connectors.records.base import HEAD_BYTES, Source, look
+from logforge.lineage.locate import resolve
 from logforge.schemas.episode import Episode, Reject
 from logforge.schemas.errors import SpecError
-from logforge.soundness import counted, episodes_in, unsound
+from logforge.testing.soundness import counted, episodes_in, unsound
+from support.fuzzing import limited
+from support.places import DATA
 
-DATA = Path(__file__).parent / "data" / "connectors"
+FIXTURES = DATA / "connectors"
 
 
 def read(path: Path, name: str) -> list[Any]:
@@ -43,7 +44,7 @@ def with_value(value: Any, way: str, new: Any = ...) -> Any:
 
 
 def fixture(name: str) -> Any:
-    text = (DATA / name).read_text("utf-8")
+    text = (FIXTURES / name).read_text("utf-8")
     return (
         json.loads(text) if not name.endswith(".jsonl") else [json.loads(line) for line in text.splitlines()]
     )
@@ -129,7 +130,7 @@ def test_runs_of_which_no_message_can_be_kept_are_set_aside_once(tmp_path):
 
 def test_a_message_whose_id_is_an_object_costs_nothing(tmp_path):
     whole = fixture("inspect_json/cases.json")
-    wanted = len(episodes_in(read(DATA / "inspect_json" / "cases.json", "inspect_json")))
+    wanted = len(episodes_in(read(FIXTURES / "inspect_json" / "cases.json", "inspect_json")))
     (tmp_path / "x.json").write_text(json.dumps(with_value(whole, "samples/0/messages/0/id", {"a": 1})))
     assert len(episodes_in(read(tmp_path / "x.json", "inspect_json"))) == wanted
 

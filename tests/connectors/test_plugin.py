@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
 from logforge import connectors
-from test_docs import as_script, blocks, joined, run
+from support.doc_blocks import as_script, blocks, joined, run
+from support.places import ROOT
 
 PAGE = ROOT / "docs" / "write-a-connector.md"
 BIN = Path(sys.executable).parent

@@ -9,17 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import renderers
-import renderers_coding
-import renderers_harness
-import renderers_traces
-import renderers_vendors
 from logforge.connectors import detect
-from logforge.connectors.base import Source
-from logforge.connectors.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Duplicate, Episode
-from logforge.testing import unsound
-from renderers import Act, Said, Shape, Talk, Turn
+from logforge.testing.kit import unsound
+from support import renderers, renderers_coding, renderers_harness, renderers_traces, renderers_vendors
+from support.renderers import Act, Said, Shape, Talk, Turn
 
 SHAPES = renderers.SHAPES | renderers_coding.SHAPES | renderers_harness.SHAPES
 SHAPES |= renderers_traces.SHAPES | renderers_vendors.SHAPES

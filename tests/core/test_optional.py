@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from logforge import optional
+from logforge.core import extras as optional
 from logforge.schemas.errors import MissingExtra
 
 
@@ -33,7 +33,7 @@ def test_d3rlpy_missing(monkeypatch):
 
 
 def test_d3rlpy_comes_without_gyms_banner_and_logs_to_stderr():
-    code = "from logforge.optional import import_d3rlpy; import_d3rlpy().logging.LOG.info('spoken')"
+    code = "from logforge.core.extras import import_d3rlpy; import_d3rlpy().logging.LOG.info('spoken')"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
     )

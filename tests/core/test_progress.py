@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from logforge.progress import Pace, bar, clock, drawn, short
+from logforge.core.progress import Pace, bar, clock, drawn, short
 
 
 def test_speed_counts_from_what_was_done_already():

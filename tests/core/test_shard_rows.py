@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.shard_rows import StoredRows, gather
+from logforge.core.stored_rows import StoredRows, gather
 
 lengths = st.lists(st.integers(1, 5), min_size=1, max_size=5)
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge import spool
+from logforge.core import spool
+from logforge.core.spool import Episodes, EpisodeSpool, RowSpool, SpoolFile, batches
+from logforge.core.stored_rows import kept_rows
 from logforge.schemas.errors import StoreError
-from logforge.shard_rows import kept_rows
-from logforge.spool import Episodes, EpisodeSpool, RowSpool, SpoolFile, batches
-from made_episodes import episodes, parallel_episode
+from support.made_episodes import episodes, parallel_episode
 
 
 @given(st.lists(episodes(), min_size=1, max_size=4))

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge import tally
-from logforge.tally import Tally
+from logforge.core import hash_counts as tally
+from logforge.core.hash_counts import Tally
 
 # numpy's bytes lose zeros at their ends: digests that end so must count as themselves
 DIGESTS = st.sampled_from([bytes([n]) * 15 + bytes([m]) for n in range(3) for m in (0, 1)])

@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from logforge.build import BuildConfig, build_dataset
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.envs import make
 from logforge.envs.behaviour import behaviour
 from logforge.envs.evaluating import checked_restarts, evaluate_policy
 from logforge.envs.learnt import feature_arrays, served
 from logforge.envs.rollout import View, on_features
 from logforge.envs.simulation import logged, simulate
-from logforge.experience import Replay
-from logforge.ingestion import ingest
-from logforge.learners import LEARNERS, Fit, Rules
-from logforge.ope import Span, one_thread
-from logforge.policy import load_policy
-from logforge.returns import returns_to_go
+from logforge.ingestion.pipeline import ingest
+from logforge.learning.ope.fqe import Span, one_thread
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.training.experience import Replay
+from logforge.learning.training.learners import LEARNERS, Fit, Rules
+from logforge.learning.training.pipeline import train
+from logforge.rewards.returns import returns_to_go
 from logforge.schemas.manifest import Vocabulary
-from logforge.serving import StateServer
-from logforge.store import Store
-from logforge.training import train
+from logforge.serving.server import StateServer
+from logforge.store.store import Store
 
 GAMMA = 0.99
 REWARD = """

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from logforge import playing
-from logforge.build import BuildConfig, build_dataset
-from logforge.cli import main
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.states.builder import StateConfig
 from logforge.envs import make
 from logforge.envs import online as online_module
 from logforge.envs.evaluating import evaluate_policy
 from logforge.envs.online import play_online
 from logforge.envs.simulation import simulate
-from logforge.episode_metrics import SEVEN
-from logforge.ingestion import ingest
-from logforge.playing import play
+from logforge.evaluation import playing
+from logforge.evaluation.episode_metrics import SEVEN
+from logforge.evaluation.playing import play
+from logforge.ingestion.pipeline import ingest
+from logforge.learning.training.pipeline import train
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.states import StateConfig
-from logforge.store import Store
-from logforge.training import train
+from logforge.store.store import Store
 
 SPEC = "gamma: 0.99\nterms:\n  success: {when: success, value: 1, at: terminal}\n"
 

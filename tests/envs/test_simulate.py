@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from logforge.cli import main
+from logforge.cli.commands import main
 from logforge.connectors import detect
-from logforge.connectors.base import Source
-from logforge.connectors.outcome import asks_user, classify_result
+from logforge.connectors.episodes.outcome import asks_user, classify_result
+from logforge.connectors.records.base import Source
+from logforge.dataset.states.fold import states_of
 from logforge.envs import WORLDS, make
 from logforge.envs.behaviour import behaviour, uniform
 from logforge.envs.evaluating import evaluate_policy
@@ -20,8 +21,7 @@ from logforge.envs.simulation import logged, rows, simulate
 from logforge.envs.tool_env import ToolEnv, gym_env, vector_env
 from logforge.envs.wording import as_episode, transcript, wording
 from logforge.envs.world import HORIZON, NO_SUCH_TOOL
-from logforge.ingestion import ingest
-from logforge.knowledge import states_of
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import UsageError
 
 NAMES = list(WORLDS)

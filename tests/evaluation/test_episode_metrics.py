@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.episode_metrics import SEVEN, metrics_of
-from made_arrays import VOCABULARY, make
+from logforge.evaluation.episode_metrics import SEVEN, metrics_of
+from support.made_arrays import VOCABULARY, make
 
 RESPOND, SEARCH, REFUND = (VOCABULARY.id(name) for name in ("respond", "search", "refund"))
 

@@ -10,50 +10,21 @@ import msgspec
 import numpy as np
 import pytest
 
-import made_chain as chain
-from logforge import evaluation, ope
-from logforge.evaluation import evaluate
-from logforge.evaluation_report import PolicyRow, agreement
-from logforge.fqe_fit import OutOfBag
-from logforge.importance import Importance, Weighted
-from logforge.ope import Estimate, Fitted
-from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard, load_policy
+from logforge.evaluation import pipeline as evaluation
+from logforge.evaluation.pipeline import evaluate
+from logforge.evaluation.report import PolicyRow, agreement
+from logforge.learning.ope import fqe as ope
+from logforge.learning.ope.fqe import Estimate, Fitted
+from logforge.learning.ope.fqe_fit import OutOfBag
+from logforge.learning.ope.importance import Importance, Weighted
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.training.pipeline import train
 from logforge.schemas.errors import InputError, Mismatch, UnknownName, UsageError
 from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards import load_shards
-from logforge.training import train
-from made_chain import ALLOWED, CELLS, FORWARD, IDLE, OFFLINE, VOCABULARY
-
-FAST = {"members": 5, "updates": 180}
-
-
-def table_policy(manifest, name, favourites):
-    """A policy that takes this action in each cell, whatever is learnt."""
-    weight = np.zeros((VOCABULARY.size, CELLS), np.float32)
-    weight[favourites, np.arange(len(favourites))] = 1
-    card = PolicyCard.of(manifest, algo=name, kind="q" if name == "cql" else "logits", golden=Golden([], []))
-    return PolicyBundle(card, (Layer(weight, np.zeros(VOCABULARY.size, np.float32)),))
-
-
-def made_run(folder, algo="cql", *, train_part=None, test_part=None, left_out=(), **policies):
-    """A run whose policies are given as the action of each cell."""
-    parts = train_part or chain.walk(30, 0.4, 0), chain.walk(3, 0.4, 1), test_part or chain.walk(12, 0.4, 2)
-    dataset = chain.write_chain(folder / "chain", *parts)
-    manifest = load_shards(dataset).manifest
-    for name, favourites in policies.items():
-        table_policy(manifest, name, favourites).save(folder / "run" / name)
-    told = {
-        "schema_version": 3,
-        "dataset": {"path": str(dataset), "hash": manifest.hash},
-        "config": {"algo": algo, "seed": 0},
-        "policies": {key: {"seed": int(key.partition("-")[2] or 0)} for key in policies},
-        "left_out": dict(left_out),
-    }
-    (folder / "run" / "train.json").write_text(json.dumps(told))
-    return folder / "run"
-
-
-AHEAD, MIXED, LATE = [FORWARD] * CELLS, [FORWARD, IDLE[0], *[FORWARD] * 4], [*[FORWARD] * 4, IDLE[2], FORWARD]
+from logforge.shards.reader import load_shards
+from support import made_chain as chain
+from support.made_chain import ALLOWED, CELLS, FORWARD, IDLE, OFFLINE, VOCABULARY
+from support.made_runs import AHEAD, FAST, LATE, MIXED, made_run, text_of
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +37,6 @@ def better(tmp_path_factory):
 
 def row_of(report, name):
     return next(row for row in report.rows if row.policy == name)
-
-
-def text_of(report):
-    return " ".join(report.render().split())
 
 
 def test_a_learner_that_gets_through_is_better_than_clones_that_do_not(better):

@@ -13,25 +13,25 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import made_chain as chain
-from logforge.array_rules import ARRAYS
-from logforge.build import BuildConfig, build_dataset
-from logforge.check import check_dataset
-from logforge.cli import main
-from logforge.evaluation import evaluate
-from logforge.exporters import export
-from logforge.forgetting import forget
-from logforge.generalisation import Side, compare
-from logforge.ingestion import ingest
-from logforge.ope import Estimate, Fitted
+from logforge.checks.pipeline import check_dataset
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.evaluation.families import Side, compare
+from logforge.evaluation.pipeline import evaluate
+from logforge.exports.pipeline import export
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion.pipeline import ingest
+from logforge.learning.ope.fqe import Estimate, Fitted
 from logforge.schemas.errors import SpecError, UsageError
 from logforge.schemas.transition import DRAWN_SPLITS, HELD_OUT, SPLIT_NAMES
-from logforge.shards import load_shards, read_manifest, write_dataset
-from logforge.splits import assign_splits
-from logforge.store import Store
-from made_chain import CELLS, FORWARD, IDLE
-from test_evaluation import AHEAD, FAST, made_run, text_of
-from test_splits import episode_frames
+from logforge.shards.array_rules import ARRAYS
+from logforge.shards.reader import load_shards, read_manifest, write_dataset
+from logforge.splits.assign import assign_splits
+from logforge.store.store import Store
+from support import made_chain as chain
+from support.made_chain import CELLS, FORWARD, IDLE
+from support.made_runs import AHEAD, FAST, made_run, text_of
+from support.made_splits import episode_frames
 
 FAMILY = "task_id LIKE 'refund %'"
 

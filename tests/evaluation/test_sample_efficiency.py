@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from logforge.sample_efficiency import Reached, curve_area, interactions_to, outcomes
+from logforge.evaluation.sample_efficiency import Reached, curve_area, interactions_to, outcomes
 from logforge.schemas.errors import UsageError
 
 SIZES = (100, 200, 400)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.exporters import export
 from logforge.exports.credit_text import IMAGINED, row_schema, threshold_of
 from logforge.exports.job import Options
+from logforge.exports.pipeline import export
 from logforge.exports.tagged_text import parse
 from logforge.schemas.episode import CLARIFY, RESPOND
 from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
-from logforge.store import Store
-from made_exports import add_credit
-from schema_faults import faults
+from logforge.store.store import Store
+from support.made_exports import add_credit
+from support.schema_faults import faults
 
 SCHEMA = json.loads(files("logforge.templates").joinpath("credit_text.schema.json").read_text("utf-8"))
 SPEAKING = (RESPOND, CLARIFY)

@@ -12,15 +12,15 @@ import pytest
 import yaml
 from hypothesis import given, settings
 
-from logforge.array_rules import ARRAYS
-from logforge.exporters import export
 from logforge.exports import rlds
 from logforge.exports.hugging_face import features
 from logforge.exports.job import Job
+from logforge.exports.pipeline import export
 from logforge.schemas.errors import MissingExtra, UsageError
 from logforge.schemas.manifest import SourceRef
-from logforge.shards import Shard, SplitArrays, load_shards, write_dataset
-from made_arrays import DIM, VOCABULARY, episode_kinds, make, manifest
+from logforge.shards.array_rules import ARRAYS
+from logforge.shards.reader import Shard, SplitArrays, load_shards, write_dataset
+from support.made_arrays import DIM, VOCABULARY, episode_kinds, make, manifest
 
 KINDS = [(3, True), (3, False), (1, False), (1, True), (2, False)]
 

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from conftest import SAMPLES
-from logforge.connectors.atif import Atif
-from logforge.connectors.base import Source
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.exporters import export
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.records.base import Source
+from logforge.connectors.trajectories.atif import Atif
 from logforge.exports.atif import trajectory
-from logforge.ingestion import ingest
+from logforge.exports.pipeline import export
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.episode import Episode
-from logforge.side_arrays import proposed
-from logforge.store import Store
-from made_episodes import episodes, finish, parallel_episode
+from logforge.shards.side_arrays import proposed
+from logforge.store.store import Store
+from support.made_episodes import episodes, finish, parallel_episode
+from support.places import SAMPLES
 
 
 def read_back(document, folder: Path) -> list:

@@ -8,14 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from logforge.cli import main
-from logforge.exporters import export
+from logforge.cli.commands import main
 from logforge.exports.catalogue import CONTRASTS, FORMATS, format_named
+from logforge.exports.contrasts import pairs_of
 from logforge.exports.job import Options, Written
-from logforge.preference_pairs import pairs_of
+from logforge.exports.pipeline import export
 from logforge.schemas.errors import Mismatch, StoreError, UnknownName, UsageError
-from logforge.shards import load_shards, read_manifest
-from logforge.store import Store
+from logforge.shards.reader import load_shards, read_manifest
+from logforge.store.store import Store
 
 OUT = {
     "minari": "x-v0",
@@ -57,7 +57,7 @@ def rows_in(report) -> int:
     if report.format == "huggingface":
         return sum(pq.read_metadata(file).num_rows for file in report.path.glob("data/*.parquet"))
     if report.format == "d3rlpy":
-        from logforge.exporters import load_mdp_dataset
+        from logforge.exports.pipeline import load_mdp_dataset
 
         return load_mdp_dataset(report.path).transition_count
     if report.format == "minari":
@@ -79,7 +79,7 @@ def test_texts_are_written_alike_each_time_and_whole_or_not_at_all(exports_home,
     def no_room(path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("logforge.atomic.sync", no_room)
+    monkeypatch.setattr("logforge.core.files.sync", no_room)
     with pytest.raises(StoreError, match="No space left"):
         written(exports_home, name, tmp_path)
     assert (tmp_path / "x.jsonl").read_bytes() == first
@@ -117,9 +117,9 @@ def test_the_store_itself_is_never_written_over(exports_home, tmp_path):
 
 def test_a_secret_is_in_no_export(exports_home, tmp_path):
     """Texts come from the store, whose secrets were replaced when they were read."""
-    from logforge.build import BuildConfig, build_dataset
-    from logforge.ingestion import ingest
-    from made_exports import SPEC, trial
+    from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+    from logforge.ingestion.pipeline import ingest
+    from support.made_exports import SPEC, trial
 
     key = "AKIA" + "QYLPMN5HHHFPZAM2"
     secret = [trial(task, "search", 0, True) for task in ("one", "two", "three", "four", "five", "six")]

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.tool_names import bare_name, tool_action
-from logforge.exporters import export
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.tool_names import bare_name, tool_action
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.exports.chat import answer_of, chat_of, prompt_flaw, turns_of
+from logforge.exports.contrasts import pairs_of
 from logforge.exports.job import Options
+from logforge.exports.pipeline import export
 from logforge.exports.weights import Keep, weighted
-from logforge.ingestion import ingest
-from logforge.preference_pairs import pairs_of
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.shards import load_shards
-from logforge.store import Store
-from made_episodes import episodes, finish, parallel_episode
-from made_exports import SPEC, trial
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
+from support.made_episodes import episodes, finish, parallel_episode
+from support.made_exports import SPEC, trial
 
 
 @pytest.fixture

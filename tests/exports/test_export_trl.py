@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from logforge.exporters import export
 from logforge.exports.job import Options
+from logforge.exports.pipeline import export
 
 datasets = pytest.importorskip("datasets", reason="pip install datasets")
 pytest.importorskip("trl", reason="pip install trl")
@@ -22,10 +22,9 @@ MARKS = ("<|im_start|>", "<|im_end|>")
 
 @pytest.fixture(scope="module")
 def tokenizer():
+    import trl
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
-
-    import trl
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     held = Tokenizer(models.BPE(vocab={letter: place for place, letter in enumerate(letters)}, merges=[]))

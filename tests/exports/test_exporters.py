@@ -6,15 +6,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from logforge.array_rules import ARRAYS
-from logforge.exporters import export, load_mdp_dataset, to_mdp_dataset
+from logforge.core.extras import import_d3rlpy
 from logforge.exports.hugging_face import features
-from logforge.optional import import_d3rlpy
+from logforge.exports.pipeline import export, load_mdp_dataset, to_mdp_dataset
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, StoreError, UnknownName, UsageError
 from logforge.schemas.manifest import ArgumentTemplate
 from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards import Shard, SplitArrays, load_shards, write_dataset
-from made_arrays import DIM, LAST, VOCABULARY, altered, episode_kinds, make, manifest
+from logforge.shards.array_rules import ARRAYS
+from logforge.shards.reader import Shard, SplitArrays, load_shards, write_dataset
+from support.made_arrays import DIM, LAST, VOCABULARY, altered, episode_kinds, make, manifest
 
 KINDS = [(3, True), (3, False), (1, False), (1, True), (2, False)]
 
@@ -302,7 +302,7 @@ def test_exports_replace_earlier_ones_whole(dataset, tmp_path):
 def test_a_failed_export_leaves_the_earlier_one(dataset, tmp_path, monkeypatch):
     before = export(dataset, "parquet", tmp_path / "x.parquet").path.read_bytes()
     monkeypatch.setattr(
-        "logforge.atomic.sync", lambda path: (_ for _ in ()).throw(OSError(28, "No space left"))
+        "logforge.core.files.sync", lambda path: (_ for _ in ()).throw(OSError(28, "No space left"))
     )
     with pytest.raises(StoreError, match="No space left"):
         export(dataset, "parquet", tmp_path / "x.parquet", split="test")

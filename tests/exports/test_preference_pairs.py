@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.cli import main
-from logforge.ingestion import ingest
-from logforge.preference_pairs import _half_width, export_pairs, pairs_of
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.exports.contrasts import _half_width, export_pairs, pairs_of
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.store import Store
+from logforge.store.store import Store
 
 SPEC = "gamma: 1.0\nterms: {success: {when: success, value: 10, at: terminal}, step: {value: -1}}\n"
 SPLITS = ("train", "validation", "test")

@@ -10,24 +10,25 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from conftest import SAMPLES
-from killing import kill_forget
-from logforge import forgetting, forgotten_shards
-from logforge.build import BuildConfig, build_dataset
-from logforge.check import check_dataset
-from logforge.cli import main
-from logforge.dry_run import dry_run
-from logforge.encoders import text_hash
-from logforge.evaluation import evaluate
-from logforge.forgetting import complete, forget, revoke
-from logforge.forgotten import key_of, pending
-from logforge.ingestion import ingest
-from logforge.reading import ReadOptions
+from logforge.checks.pipeline import check_dataset
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.evaluation.pipeline import evaluate
+from logforge.forgetting import pipeline as forgetting
+from logforge.forgetting import shards as forgotten_shards
+from logforge.forgetting.pipeline import complete, forget, revoke
+from logforge.ingestion.dry_run import dry_run
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.reading import ReadOptions
 from logforge.schemas.errors import Mismatch, StoreError, UsageError
-from logforge.shards import load_shards, read_manifest
-from logforge.store import Store
-from test_ingest import assert_conserved, content
-from test_resumed import session as claude_session
+from logforge.shards.reader import load_shards, read_manifest
+from logforge.store.forgotten import key_of, pending
+from logforge.store.store import Store
+from logforge.texts.encoders import text_hash
+from support.killing import kill_forget
+from support.made_sessions import session as claude_session
+from support.places import SAMPLES
+from support.stored import assert_conserved, content
 
 REWARD = """
 gamma: 0.9
@@ -102,7 +103,7 @@ def plain(path: Path) -> Store:
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """Where the store and the datasets lie; the logs lie elsewhere."""
-    monkeypatch.setattr("logforge.store.LONG_TEXTS", frozenset())  # as `plain`
+    monkeypatch.setattr("logforge.store.store.LONG_TEXTS", frozenset())  # as `plain`
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
@@ -423,7 +424,7 @@ def test_shards_that_are_not_those_of_the_store_are_refused_before_anything_is_c
 
 def test_what_was_trained_before_is_refused(built, home):
     pytest.importorskip("d3rlpy")
-    from logforge.training import train
+    from logforge.learning.training.pipeline import train
 
     run = home / "run"
     train(home / "datasets" / "default", out=run, updates=20, algo="bc")

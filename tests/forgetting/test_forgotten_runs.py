@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from conftest import SAMPLES
-from logforge.build import BuildConfig, build_dataset
-from logforge.cli import main
-from logforge.forgetting import forget
-from logforge.golden_states import GOLDEN_FILE, of_episodes, read_golden
-from logforge.ingestion import ingest
-from logforge.policy import CARD, load_policy
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.states.golden import GOLDEN_FILE, of_episodes, read_golden
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion.pipeline import ingest
+from logforge.learning.policies.bundle import CARD, load_policy
+from logforge.learning.training.pipeline import train
 from logforge.schemas.errors import CheckFailed
-from logforge.serving import StateServer
-from logforge.store import Store
-from logforge.training import train
-from test_golden_states import texts_of_its_own
+from logforge.serving.server import StateServer
+from logforge.store.store import Store
+from support.made_policy import texts_of_its_own
+from support.places import SAMPLES
 
 
 @pytest.fixture(scope="module")

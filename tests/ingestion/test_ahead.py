@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.ahead import ahead
+from logforge.ingestion.pace import ahead
 
 
 @given(st.lists(st.integers() | st.none()))

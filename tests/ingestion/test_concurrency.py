@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from killing import rows_of, started
-from logforge import ingestion
-from logforge.build import BuildConfig, build_dataset
-from logforge.check import check_dataset
-from logforge.forgetting import complete, forget
-from logforge.ingestion import ingest
+from logforge.checks.pipeline import check_dataset
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.forgetting.pipeline import complete, forget
+from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import StoreError
-from logforge.store import Store, open_store
-from test_ingest import assert_conserved
+from logforge.store.store import Store, open_store
+from support.killing import rows_of, started
+from support.stored import assert_conserved
 
 PATIENCE_S = 60
 FULL = 44
@@ -56,7 +56,7 @@ def logforge(*arguments, **more):
 @contextmanager
 def holding(path):
     """Another process that has the store open until the block ends (or its stdin gets a line)."""
-    code = f"from logforge.store import Store\nwith Store({str(path)!r}): print('open', flush=True); input()"
+    code = f"from logforge.store.store import Store\nwith Store({str(path)!r}): print('open', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from logforge.ingestion import ingest
-from logforge.store import Store
-from test_ingest import assert_conserved
+from logforge.ingestion.pipeline import ingest
+from logforge.store.store import Store
+from support.places import DATA
+from support.stored import assert_conserved
 
-DATA = Path(__file__).parent / "data" / "connectors"
+FIXTURES = DATA / "connectors"
 LOGS = [
     "anthropic_api/growing.jsonl",
     "claude_split.jsonl",
@@ -51,7 +52,7 @@ def after(tmp_path: Path, name: str, *groups: list[Path]) -> list[tuple[object, 
 def rows_of(name: str) -> list[bytes]:
     """The records that are whole."""
     found = []
-    for line in (DATA / name).read_bytes().splitlines():
+    for line in (FIXTURES / name).read_bytes().splitlines():
         try:
             json.loads(line)
         except ValueError:

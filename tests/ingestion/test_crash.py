@@ -10,12 +10,12 @@ from collections import Counter
 
 import pytest
 
-from conftest import SHARED
-from killing import POINTS, kill_ingest, rows_of
-from logforge.ingestion import ingest
-from logforge.store import Store
-from test_ingest import assert_conserved, content
-from test_resumed import session, turn
+from logforge.ingestion.pipeline import ingest
+from logforge.store.store import Store
+from support.killing import POINTS, kill_ingest, rows_of
+from support.made_sessions import session, turn
+from support.places import SHARED
+from support.stored import assert_conserved, assert_whole, content
 
 KILLS = 200
 ROUND = 20
@@ -93,24 +93,6 @@ def test_killed_runs_end_in_the_store_of_one_clean_run(tmp_path, logs):
     assert all(hits[point] > KILLS // 40 for point in POINTS), hits
 
 
-def assert_whole(store):
-    """No message, step or copy without its episode, no episode without its messages and its one owner."""
-    queries = (
-        "SELECT episode_id FROM messages ANTI JOIN episodes USING (episode_id)",
-        "SELECT episode_id FROM steps ANTI JOIN episodes USING (episode_id)",
-        "SELECT episode_id FROM episodes ANTI JOIN messages USING (episode_id)",
-        "SELECT episode_id FROM episodes ANTI JOIN (FROM copies WHERE owner) USING (episode_id, source_id)",
-        "SELECT source_id FROM copies ANTI JOIN sources USING (source_id)",
-        "SELECT episode_id FROM copies WHERE owner GROUP BY 1 HAVING count(*) > 1",
-        "SELECT episode_id, position FROM messages GROUP BY ALL HAVING count(*) > 1",
-        "SELECT source_id FROM sources GROUP BY 1 HAVING count(*) > 1",
-        "SELECT source_id FROM sources s WHERE kept <> (SELECT coalesce(sum(records), 0) FROM copies c "
-        "WHERE c.source_id = s.source_id AND owner)",
-    )
-    for query in queries:
-        assert store.con.sql(query).fetchall() == [], query
-
-
 @pytest.mark.parametrize("point", POINTS[1:])
 @pytest.mark.parametrize("delay", [0, 0.001])
 def test_a_kill_at_each_point_is_completed_by_the_next_run(tmp_path, logs, point, delay):
@@ -135,7 +117,7 @@ def test_a_store_killed_in_the_making_is_made_by_the_next_run(tmp_path, logs, mo
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("logforge.store._lay_out", kill)
+        patch.setattr("logforge.store.store._lay_out", kill)
         with pytest.raises(Killed):
             Store(path)
     assert not path.exists()
@@ -146,7 +128,7 @@ def test_a_store_killed_in_the_making_is_made_by_the_next_run(tmp_path, logs, mo
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared logs are not here")
 def test_real_logs_end_the_same_after_a_kill(tmp_path):
     logs = SHARED / "logs" / "star"
-    code = f"from logforge.ingestion import ingest; from logforge.store import Store\nwith Store({str(tmp_path / 'k.duckdb')!r}) as s: ingest(s, [{str(logs)!r}])"
+    code = f"from logforge.ingestion.pipeline import ingest; from logforge.store.store import Store\nwith Store({str(tmp_path / 'k.duckdb')!r}) as s: ingest(s, [{str(logs)!r}])"
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         time.sleep(1.2)
         process.kill()

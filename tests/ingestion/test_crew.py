@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logforge import crew as module
-from logforge.crew import Crew, Task
+from logforge.ingestion import workers as module
+from logforge.ingestion.workers import Crew, Task
 from logforge.schemas.errors import StoreError
 
 
@@ -123,7 +123,7 @@ def test_helpers_end_when_their_process_is_killed(tmp_path):
     script = tmp_path / "alone.py"
     script.write_text(
         "import os, signal, sys\nfrom pathlib import Path\n"
-        "from logforge.crew import Crew\n"
+        "from logforge.ingestion.workers import Crew\n"
         "if __name__ == '__main__':\n"
         "    crew = Crew(2, os.getpid, Path('.'))\n"
         "    crew.start()\n"

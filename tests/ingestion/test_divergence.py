@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from logforge.ingestion import ingest
-from logforge.store import Store
-from test_ingest import assert_conserved
-from test_resumed import line
+from logforge.ingestion.pipeline import ingest
+from logforge.store.store import Store
+from support.made_sessions import line
+from support.stored import assert_conserved
 
 SESSION = "7c1d7d3e-0000-4000-8000-00000000d1f0"
 

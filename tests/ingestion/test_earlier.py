@@ -12,17 +12,17 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.cli import main
-from logforge.connectors import mapping as mappings
-from logforge.containers import Limits
-from logforge.dry_run import dry_run
-from logforge.earlier import remembered, stored_mapping
-from logforge.ingestion import ingest, read_options
-from logforge.replaying import replay
-from logforge.store import Store
-from logforge.watching import watch
-from test_ingest import assert_conserved, content
-from test_quarantine import MAPPING
+from logforge.cli.commands import main
+from logforge.connectors.mapping import connector as mappings
+from logforge.ingestion.dry_run import dry_run
+from logforge.ingestion.pipeline import ingest, read_options
+from logforge.ingestion.replaying import replay
+from logforge.ingestion.sources.containers import Limits
+from logforge.ingestion.stored_options import remembered, stored_mapping
+from logforge.ingestion.watching import watch
+from logforge.store.store import Store
+from support.made_mapping import MAPPING
+from support.stored import assert_conserved, content
 
 OTHER = MAPPING.replace("mine", "better").replace("content: $.t", "content: $.t\n  thought: $.who")
 TORN = '{"who": "me", "lines": [{"by'

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from logforge.connectors import jsontext
-from logforge.connectors.base import Source
-from logforge.connectors.content import count_or_none, micros
-from logforge.containers import Limits
-from logforge.discover import judge
-from logforge.reading import Job, ReadOptions, read_source
+from logforge.connectors.episodes.content import count_or_none, micros
+from logforge.connectors.records import json as jsontext
+from logforge.connectors.records.base import Source
+from logforge.ingestion.reading import Job, ReadOptions, read_source
+from logforge.ingestion.sources.containers import Limits
+from logforge.ingestion.sources.discover import judge
 from logforge.schemas.episode import Reject
+from support.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 _NUMBER = re.compile(r"(?<=[:\[,\s])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?=\s*[,\]}\n])")
 _TIME = re.compile(r'"\d{4}-\d\d-\d\dT[^"]*"')
 NUMBERS = (

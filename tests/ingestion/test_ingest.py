@@ -12,40 +12,13 @@ import duckdb
 import msgspec
 import pytest
 
-from conftest import SAMPLES
-from logforge import connectors, ingestion
-from logforge.ingestion import ingest
+from logforge import connectors
+from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import InputError, StoreError, UnknownName
-from logforge.store import Store
-
-CONTENT = (
-    "SELECT * EXCLUDE (source_id) FROM episodes ORDER BY ALL",
-    "SELECT * FROM messages ORDER BY ALL",
-    "SELECT * FROM steps ORDER BY ALL",
-    "SELECT level, locator, rule, reason FROM quarantine ORDER BY ALL",
-    "SELECT path, format, sha256, records, kept, duplicates, quarantined, skipped FROM sources ORDER BY ALL",
-)
-
-
-def content(store: Store) -> list[list[tuple]]:
-    return [store.con.sql(query).fetchall() for query in CONTENT]
-
-
-def assert_conserved(store: Store) -> None:
-    assert (
-        store.con.sql(
-            "SELECT path FROM sources WHERE records <> kept + duplicates + quarantined + skipped"
-        ).fetchall()
-        == []
-    )
-    assert (
-        store.con.sql(
-            "SELECT s.path, s.quarantined, coalesce(sum(q.records), 0) AS rows FROM sources s LEFT JOIN quarantine q "
-            "ON q.source_id = s.source_id AND q.level = 'record' GROUP BY 1, 2 HAVING s.quarantined <> rows"
-        ).fetchall()
-        == []
-    )
-    assert store.con.sql("SELECT episode_id FROM episodes GROUP BY 1 HAVING count(*) > 1").fetchall() == []
+from logforge.store.store import Store
+from support.places import SAMPLES
+from support.stored import assert_conserved, content
 
 
 def test_sample_logs_are_conserved_and_a_second_run_changes_nothing(tmp_path):
@@ -429,7 +402,7 @@ def test_a_locked_store_is_said_to_be_locked(tmp_path):
 
     path = tmp_path / "s.duckdb"
     Store(path).close()
-    code = f"from logforge.store import Store; s = Store({str(path)!r}); print('open', flush=True); input()"
+    code = f"from logforge.store.store import Store; s = Store({str(path)!r}); print('open', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
@@ -474,7 +447,7 @@ def test_a_connector_that_fails_at_naming_a_files_companions_costs_that_file_alo
             raise ValueError("no such name")
         return []
 
-    monkeypatch.setattr("logforge.connectors.langfuse.Langfuse.companions", companions)
+    monkeypatch.setattr("logforge.connectors.traces.langfuse.Langfuse.companions", companions)
     with Store(tmp_path / "s.duckdb") as store:
         ingest(store, [tmp_path / "logs"])
         assert_conserved(store)

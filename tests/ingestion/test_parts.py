@@ -11,14 +11,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from killing import rows_of
-from logforge import connectors, ingestion, parts
-from logforge.connectors.base import NeedsWhole, Source
-from logforge.crew import Crew
-from logforge.ingestion import ingest
-from logforge.parts import in_parts, spans
-from logforge.reading import Job, read_lazily
-from logforge.store import Store
+from logforge import connectors
+from logforge.connectors.records.base import NeedsWhole, Source
+from logforge.ingestion import long_files as parts
+from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion.long_files import in_parts, spans
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.reading import Job, read_lazily
+from logforge.ingestion.workers import Crew
+from logforge.store.store import Store
+from support.killing import rows_of
 
 KEY = "AKIAIOSFODNN7EXAMPLF"
 

@@ -11,29 +11,21 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import SHARED
 from logforge import connectors
-from logforge.cli import main
-from logforge.ingest_report import FormatCounts, IngestReport, Quarantined, Repairs
-from logforge.ingestion import ingest
-from logforge.quarantine import overview, rows
-from logforge.replaying import replay
+from logforge.cli.commands import main
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.quarantine import overview, rows
+from logforge.ingestion.replaying import replay
+from logforge.ingestion.report import FormatCounts, IngestReport, Quarantined, Repairs
 from logforge.schemas.errors import SpecError, UnknownName, UsageError
 from logforge.schemas.rules import CATALOGUE, FOREIGN, remedy_of
-from logforge.store import Store
-from test_ingest import assert_conserved, content
+from logforge.store.store import Store
+from support.made_mapping import MAPPING
+from support.places import SHARED
+from support.stored import assert_conserved, content
 
 TORN = '{"messages": [{"role": "us'
 ODD = {"who": "me", "lines": [{"by": "u", "t": "hello"}, {"by": "a", "t": "good bye"}]}
-MAPPING = """\
-name: mine
-messages:
-  path: $.lines[*]
-  role:
-    path: $.by
-    values: {u: user, a: assistant}
-  content: $.t
-"""
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"], include_characters="\n"))

@@ -10,14 +10,16 @@ import sys
 import msgspec
 import pytest
 
-from conftest import SAMPLES
-from logforge import connectors, ingestion, reading
-from logforge.discover import sha256_of
-from logforge.ingestion import ingest
-from logforge.memory import few_collections
-from logforge.reading import Job, read_lazily, read_together
-from logforge.store import Store
-from test_ingest import assert_conserved, content
+from logforge import connectors
+from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion import reading
+from logforge.ingestion.memory import few_collections
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.reading import Job, read_lazily, read_together
+from logforge.ingestion.sources.discover import sha256_of
+from logforge.store.store import Store
+from support.places import SAMPLES
+from support.stored import assert_conserved, content
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def test_the_garbage_collector_is_as_it_was_after_an_ingest(logs):
 def test_what_a_killed_run_spilled_is_removed_when_the_store_is_opened_again(tmp_path):
     """It holds the texts of logs, and DuckDB itself removes it only when it spills again."""
     code = (
-        "import os; from logforge.store import Store\n"
+        "import os; from logforge.store.store import Store\n"
         f"store = Store({str(tmp_path / 's.duckdb')!r})\n"
         "store.con.execute(\"SET memory_limit = '64MB'\")\n"
         "store.con.execute(\"CREATE TEMP TABLE t AS SELECT hash(i)::VARCHAR || repeat('secret', 20) FROM range(1000000) r(i)\")\n"

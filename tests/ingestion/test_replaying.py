@@ -7,11 +7,11 @@ import zipfile
 
 import pytest
 
-from logforge import ingestion
-from logforge.ingestion import ingest
-from logforge.replaying import replay
-from test_hygiene import TOKEN, conversation, everything, rows
-from test_ingest import assert_conserved
+from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.replaying import replay
+from support.made_conversations import TOKEN, conversation, everything, rows
+from support.stored import assert_conserved
 
 MAIL = "ann.lee@example.org"
 

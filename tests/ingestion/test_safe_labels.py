@@ -6,13 +6,13 @@ import zipfile
 
 import pytest
 
-from logforge.dry_run import dry_run
-from logforge.forgetting import forget
-from logforge.ingestion import ingest
-from logforge.reading import ReadOptions
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion.dry_run import dry_run
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.reading import ReadOptions
 from logforge.schemas.rules import remedy_of
-from test_hygiene import TOKEN, conversation, everything, rows
-from test_ingest import assert_conserved
+from support.made_conversations import TOKEN, conversation, everything, rows
+from support.stored import assert_conserved
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from logforge import watching
-from logforge.ingestion import ingest
+from logforge.ingestion import watching
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.watching import Pass, Summary, until_told, watch
 from logforge.schemas.errors import InputError
-from logforge.store import Store
-from logforge.watching import Pass, Summary, until_told, watch
-from test_ingest import assert_conserved, content
-from test_resumed import session, turn
+from logforge.store.store import Store
+from support.made_sessions import session, turn
+from support.stored import assert_conserved, content
 
 PATIENCE_S = 60
 
@@ -166,7 +166,7 @@ def test_what_lies_beside_the_logs_is_skipped_and_not_entered(path, logs, conver
 def test_a_pass_is_put_off_while_another_process_has_the_store(path, logs):
     Store(path).close()
     said = []
-    code = f"from logforge.store import Store; s = Store({str(path)!r}); print('open', flush=True); input()"
+    code = f"from logforge.store.store import Store; s = Store({str(path)!r}); print('open', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:

@@ -9,15 +9,15 @@ import zipfile
 import pytest
 from click.testing import CliRunner
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.check import check, check_dataset
-from logforge.cli import main
-from logforge.explanation import explain
-from logforge.ingestion import ingest
+from logforge.checks.pipeline import check, check_dataset
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
+from logforge.lineage.explanation import explain
+from logforge.lineage.source_bytes import moved
 from logforge.schemas.errors import CheckFailed
-from logforge.source_bytes import moved
-from logforge.store import Store
-from made_exports import trial
+from logforge.store.store import Store
+from support.made_exports import trial
 
 SPEC = "gamma: 0.9\nterms:\n  success: {when: success, value: 10, at: terminal}\n"
 

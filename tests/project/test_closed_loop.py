@@ -8,13 +8,13 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
-from logforge import evaluation
-from logforge.cli import main
+from logforge.cli.commands import main
 from logforge.envs import make
 from logforge.envs.evaluating import evaluate_policy
 from logforge.envs.learnt import served
-from logforge.policy import load_policy
-from logforge.serving import StateServer
+from logforge.evaluation import pipeline as evaluation
+from logforge.learning.policies.bundle import load_policy
+from logforge.serving.server import StateServer
 
 REWARD = """
 gamma: 0.99

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from conftest import SAMPLES
 from logforge.connectors import get
-from logforge.connectors.base import Source
-from logforge.connectors.builder import EpisodeBuilder
-from logforge.connectors.content import cost_or_none
+from logforge.connectors.episodes.builder import EpisodeBuilder
+from logforge.connectors.episodes.content import cost_or_none
+from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Episode
-from made_episodes import finish
+from support.made_episodes import finish
+from support.places import DATA, SAMPLES
 
-DATA = Path(__file__).parent / "data" / "connectors"
+FIXTURES = DATA / "connectors"
 
 LOGGED = {
     "atif/subagents.json": ("atif", 0.002, [0.002]),
@@ -37,7 +36,7 @@ def read(path, name):
 @pytest.mark.parametrize("file", LOGGED)
 def test_costs_are_taken_as_logged(file):
     name, whole, single = LOGGED[file]
-    first = next(episode for episode in read(DATA / file, name) if episode.cost_usd is not None)
+    first = next(episode for episode in read(FIXTURES / file, name) if episode.cost_usd is not None)
     assert first.cost_usd == whole
     assert [m.cost_usd for m in first.messages if m.cost_usd is not None] == single
 

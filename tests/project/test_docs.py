@@ -6,30 +6,22 @@ a store and a dataset `default`. YAML, TOML and JSON blocks are parsed; `text` b
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from conftest import ROOT, SAMPLES
-from logforge.cli import main
-from logforge.rewards import parse_spec
+from logforge.cli.commands import main
+from logforge.rewards.pipeline import parse_spec
+from support.doc_blocks import as_script, blocks, joined, run
+from support.places import ROOT, SAMPLES
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), SAMPLES / "README.md"]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-BIN = Path(sys.executable).parent
-
-
-def blocks(page):
-    return BLOCK.findall(page.read_text("utf-8"))
 
 
 @pytest.fixture(scope="session")
@@ -44,33 +36,6 @@ def project(tmp_path_factory):
         folder,
     )
     return folder
-
-
-def joined(found):
-    """Python blocks that follow one another share their names."""
-    for python, group in itertools.groupby(found, key=lambda block: block[0] == "python"):
-        together = list(group)
-        yield from [("python", "\n".join(text for _, text in together))] if python else together
-
-
-def run(script, folder):
-    env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True
-    )
-    assert done.returncode == 0, (
-        f"{script}\n--- stdout\n{done.stdout[-2000:]}\n--- stderr\n{done.stderr[-3000:]}"
-    )
-    return done.stdout
-
-
-def as_script(language, text):
-    if language == "sql":
-        return f"logforge sql - <<'SQL'\n{text}SQL\n"
-    if language == "python":
-        return f"python - <<'PY'\n{text}PY\n"
-    lines = [line for line in text.splitlines() if not line.startswith(("pip install", "make "))]
-    return "\n".join(lines) + "\n"
 
 
 def make_targets(text):

@@ -16,7 +16,7 @@ def test_every_public_name_is_there_and_is_not_its_module():
 
 def test_names_stay_functions_after_their_modules_are_imported():
     code = (
-        "import logforge.ingestion, logforge.training, logforge.evaluation, logforge.exporters, logforge.explanation, logforge\n"
+        "import logforge.ingestion.pipeline, logforge.learning.training.pipeline, logforge.evaluation.pipeline, logforge.exports.pipeline, logforge.lineage.explanation, logforge\n"
         "assert all(callable(getattr(logforge, n)) for n in logforge.__all__), "
         "[n for n in logforge.__all__ if not callable(getattr(logforge, n))]"
     )

@@ -6,14 +6,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from logforge.bad_case_files import RULES, TOPIC_SET, UP_WEIGHT, write_bad_cases
-from logforge.bad_cases import bad_cases, chosen
-from logforge.build import BuildConfig, build_dataset
-from logforge.cli import main
-from logforge.ingestion import ingest
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.weights.files import load_weights
+from logforge.ingestion.pipeline import ingest
+from logforge.report.bad_case_files import RULES, TOPIC_SET, UP_WEIGHT, write_bad_cases
+from logforge.report.bad_cases import bad_cases, chosen
 from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
-from logforge.store import Store
-from logforge.weight_files import load_weights
+from logforge.store.store import Store
 
 SPEC = """
 gamma: 1.0

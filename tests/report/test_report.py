@@ -8,14 +8,14 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-from logforge.cli import main
-from logforge.report import SECTIONS, measure, report
-from logforge.report.charts import svg
-from logforge.report.context import Context
-from logforge.report.page import page
-from logforge.report.section import Bars, Columns, Finding, Heat, Number, Query, Section, Table, plain
+from logforge.cli.commands import main
+from logforge.report.page.charts import svg
+from logforge.report.page.context import Context
+from logforge.report.page.html import page
+from logforge.report.page.section import Bars, Columns, Finding, Heat, Number, Query, Section, Table, plain
+from logforge.report.pipeline import SECTIONS, measure, report
 from logforge.schemas.errors import UnknownName
-from made_report import episode, plant
+from support.made_report import episode, plant
 
 EVIL = "<script>alert(1)</script>\"'&"
 

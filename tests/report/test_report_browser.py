@@ -7,13 +7,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from browsing import BROWSER, visit
-from conftest import SAMPLES
-from logforge.build import BuildConfig, build_dataset
-from logforge.ingestion import ingest
-from logforge.report import SECTIONS, report
-from logforge.report.section import plain
-from logforge.store import Store
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
+from logforge.report.page.section import plain
+from logforge.report.pipeline import SECTIONS, report
+from logforge.store.store import Store
+from support.browsing import BROWSER, visit
+from support.places import SAMPLES
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome is installed")
 EVIL = "<script>document.title='hacked'</script>"

@@ -10,10 +10,10 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from logforge.report import advice, coverage, drift, leak, predictability, sufficiency
-from logforge.report.clusters import cluster
-from logforge.report.scan import around_the_clock, before_and_after, excess_p, scan
-from made_report import episode, given, insert, plant, sample
+from logforge.report.page.clusters import cluster
+from logforge.report.sections import advice, coverage, drift, leak, predictability, sufficiency
+from logforge.report.sections.scan import around_the_clock, before_and_after, excess_p, scan
+from support.made_report import episode, given, insert, plant, sample
 
 START = datetime(2026, 3, 1)
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from logforge.report import (
+from logforge.report.sections import (
     balance,
     characteristics,
     conflicts,
@@ -23,7 +23,7 @@ from logforge.report import (
     splits,
     terms,
 )
-from made_report import episode, insert, plant
+from support.made_report import episode, insert, plant
 
 
 def texts(section, level=None):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from logforge.encoders import TextVectors, make_encoder
-from logforge.topics import topics, words_of
+from logforge.report.topics import topics, words_of
+from logforge.texts.encoders import TextVectors, make_encoder
 
 SPOKEN = {
     "password": ("please change my password now", "how do I change my password", "my password must be changed, help", "forgot password, change it"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from benchmarks.ranking import DETECTORS, EARLY_EXIT
 
-from logforge.reward_lint import lint
-from logforge.rewards import load_spec, parse_spec
-from logforge.rewardsql import used_columns
+from logforge.rewards.lint.lint import lint
+from logforge.rewards.pipeline import load_spec, parse_spec
+from logforge.rewards.sql.query import used_columns
 
 
 def test_it_knows_no_outcome():

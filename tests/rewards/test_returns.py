@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.returns import returns_to_go
+from logforge.rewards.returns import returns_to_go
 from logforge.schemas.errors import UsageError
 
 

@@ -10,12 +10,12 @@ import time
 import duckdb
 import pytest
 
-from logforge.frames import tables_of
-from logforge.reward_sandbox import sandbox
-from logforge.rewards import parse_spec, score
+from logforge.core.frames import tables_of
+from logforge.core.reward_sandbox import sandbox
+from logforge.rewards.pipeline import parse_spec, score
 from logforge.schemas.errors import LogforgeError
 from logforge.schemas.reward_columns import COLUMNS
-from test_rewards import episode, step
+from support.made_rewards import episode, step
 
 CANARY = "7f0c2b-canary"
 FILES = ("secret.csv", "secret.txt", "secret.json", "secret.parquet", "secret.db")
@@ -198,7 +198,7 @@ def test_an_include_of_a_text_reads_nothing(name, yard):
     ["/etc/passwd", "/dev/zero", "/dev/null", "..", ".", "a\x00b", "a" * 5000, "spec.yaml", "data.csv"],
 )
 def test_an_include_of_a_file_that_is_no_spec_is_refused_without_its_text(name, tmp_path):
-    from logforge.rewards import load_spec
+    from logforge.rewards.pipeline import load_spec
 
     (tmp_path / "data.csv").write_text(f"x: [{CANARY}\n")
     path = tmp_path / "spec.yaml"

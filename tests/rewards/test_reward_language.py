@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.frames import tables_of
-from logforge.rewards import Scale, compile_query, fit_scales, load_spec, parse_spec, score
+from logforge.core.frames import tables_of
+from logforge.rewards.pipeline import Scale, compile_query, fit_scales, load_spec, parse_spec, score
 from logforge.schemas.episode import Message
 from logforge.schemas.errors import SpecError, UsageError
-from test_rewards import episode, problems, random_episodes, spec_of, step, values
+from support.made_rewards import episode, problems, random_episodes, spec_of, step, values
 
 
 def rewards_of(spec, made, **more):

@@ -9,10 +9,10 @@ from importlib.resources import files
 import pytest
 import yaml
 
-from conftest import ROOT, SAMPLES
-from logforge.project import init_project
-from logforge.rewards import load_spec
+from logforge.cli.project import init_project
+from logforge.rewards.pipeline import load_spec
 from logforge.schemas.reward import RewardSpec
+from support.places import ROOT, SAMPLES
 
 SCHEMA = json.loads(files("logforge.templates").joinpath("reward.schema.json").read_text("utf-8"))
 EXAMPLES = [

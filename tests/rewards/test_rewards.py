@@ -3,7 +3,6 @@ import math
 import pickle
 from functools import reduce
 from operator import add
-from pathlib import Path
 
 import duckdb
 import polars as pl
@@ -11,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge import expressions
-from logforge.frames import tables_of
-from logforge.reward_inputs import input_stages
-from logforge.reward_sandbox import sandbox
-from logforge.rewards import collected, compile_query, load_spec, parse_spec, score
-from logforge.schemas.episode import Episode, Step
+from logforge.core import sql as expressions
+from logforge.core.frames import tables_of
+from logforge.core.reward_sandbox import sandbox
+from logforge.rewards.pipeline import collected, compile_query, load_spec, parse_spec, score
+from logforge.rewards.sql.inputs import input_stages
 from logforge.schemas.errors import Mismatch, SpecError
 from logforge.schemas.reward import COLUMNS, Detectors, RewardSpec, Term
+from support.made_rewards import episode, problems, random_episodes, spec_of, step, values
+from support.places import ROOT
 
 TAU = """\
 gamma: 0.99
@@ -29,50 +29,7 @@ terms:
   repeat:    {when: repeats > 0, value: -0.2, max_per_episode: 3}
   first_lookup: {when: "action = 'get_user_details' and result_status = 'ok'", value: 0.5, once: true}
 """
-DOCS = Path(__file__).parent.parent / "docs" / "reward-spec.md"
-
-
-def step(number, action="respond", status=None, **more):
-    kind = "tool" if status else action
-    return Step(
-        step=number,
-        position=number,
-        kind=kind,
-        action=action,
-        locator=f"a:{number}",
-        result_status=status,
-        **more,
-    )
-
-
-def episode(name, steps, *, ending="terminal", success=None, **more):
-    return Episode(
-        episode_id=name,
-        format="tau_bench",
-        locator=f"{name}#",
-        ending=ending,
-        ending_reason="made",
-        messages=[],
-        steps=steps,
-        success=success,
-        **more,
-    )
-
-
-def spec_of(*terms, gamma=0.99):
-    """A spec of terms in flow style: `a: {value: 1}`."""
-    return parse_spec(f"gamma: {gamma}\nterms:\n" + "".join(f"  {term}\n" for term in terms))
-
-
-def values(frame, term):
-    """One term's values in row order; None where it is null or dropped."""
-    return [next((t["value"] for t in row if t["key"] == term), None) for row in frame["reward_terms"]]
-
-
-def problems(text):
-    with pytest.raises(SpecError) as caught:
-        parse_spec(text, "spec.yaml")
-    return caught.value.problems
+DOCS = ROOT / "docs" / "reward-spec.md"
 
 
 def refusal(expression, word="when"):
@@ -136,30 +93,6 @@ def test_no_steps_give_no_rows():
 
 
 # -- laws -----------------------------------------------------------------------------------------------------------
-
-statuses = st.sampled_from([None, "ok", "error", "empty", "timeout", "refused", "missing"])
-actions = st.sampled_from(["get_user_details", "search", "update"])
-
-
-@st.composite
-def random_episodes(draw):
-    made = []
-    for number in range(draw(st.integers(1, 4))):
-        steps = []
-        for index in range(draw(st.integers(1, 8))):
-            status = draw(statuses)
-            action = draw(actions) if status else draw(st.sampled_from(["respond", "clarify"]))
-            arguments = draw(st.sampled_from(["{}", '{"a":1}']))
-            steps.append(step(index, action, status, arguments=arguments))
-        made.append(
-            episode(
-                f"e{number}",
-                steps,
-                ending=draw(st.sampled_from(["terminal", "truncated"])),
-                success=draw(st.sampled_from([True, False, None])),
-            )
-        )
-    return made
 
 
 def by_hand(one):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, UnknownName
 from logforge.schemas.manifest import INVALID, FeatureSlice, Manifest, SourceRef, SplitSummary, Vocabulary
-from made_arrays import manifest
+from support.made_arrays import manifest
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 values = st.recursive(

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from conftest import ROOT, SAMPLES, SHARED
-from logforge.ingestion import ingest
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.rules import CATALOGUE, FOREIGN, LEAVE, meaning_of, remedy_of
 from logforge.schemas.transition import RULES
-from used_rules import COMPUTED, uses
+from support.places import ROOT, SAMPLES, SHARED
+from support.used_rules import COMPUTED, uses
 
 
 def test_every_rule_in_use_is_in_the_catalogue():
@@ -34,7 +34,7 @@ SPECIAL = {"other_span", "other_observation"}
 
 def test_the_expressions_that_the_search_knows_are_still_in_the_code():
     code = "".join(file.read_text() for file in (ROOT / "connectors").glob("*.py"))
-    code += "".join(file.read_text() for file in (ROOT / "logforge").glob("*.py"))
+    code += "".join(file.read_text() for file in (ROOT / "logforge").rglob("*.py"))
     assert [text for text in COMPUTED if text.replace("'", '"') not in code and text not in code] == []
 
 

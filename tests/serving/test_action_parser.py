@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logforge.action_parser import ParsedAction, Unparsed, call_text, parse_action
 from logforge.schemas.manifest import Manifest, Vocabulary
-from made_arrays import manifest
+from logforge.serving.action_parser import ParsedAction, Unparsed, call_text, parse_action
+from support.made_arrays import manifest
 
 TOOLS = ["search", "refund_order", "tool:respond"]
 KNOWN: Manifest = manifest(actions=Vocabulary.build(TOOLS).actions, action_aliases={"find": "search"})

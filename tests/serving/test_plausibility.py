@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import SAMPLES
-from logforge.build import BuildConfig, build_dataset
-from logforge.habits import Habits, Range
-from logforge.ingestion import ingest
-from logforge.layers import Layer
-from logforge.plausibility import AT_LEAST, CHANCE, WINDOW, Doubt, Watch, at_least
-from logforge.policy import Decision, PolicyBundle, load_policy
-from logforge.shards import Shard, load_shards
-from logforge.store import Store
-from logforge.training import train
-from test_habits import A, made
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
+from logforge.learning.policies.bundle import Decision, PolicyBundle, load_policy
+from logforge.learning.policies.habits import Habits, Range
+from logforge.learning.policies.layers import Layer
+from logforge.learning.training.pipeline import train
+from logforge.serving.plausibility import AT_LEAST, CHANCE, WINDOW, Doubt, Watch, at_least
+from logforge.shards.reader import Shard, load_shards
+from logforge.store.store import Store
+from support.made_habits import A, made
+from support.places import SAMPLES
 
 
 @pytest.fixture(scope="module")

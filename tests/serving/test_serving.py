@@ -8,14 +8,14 @@ import shutil
 import msgspec
 import pytest
 
-from conftest import SAMPLES
-from logforge.build import BuildConfig, build_dataset
-from logforge.ingestion import ingest
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.transition import DRAWN_SPLITS
-from logforge.serving import StateServer
-from logforge.shards import load_shards
-from logforge.store import Store
+from logforge.serving.server import StateServer
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
+from support.places import SAMPLES
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_text_is_encoded_once(built, monkeypatch):
 
 def test_a_changed_file_and_another_revision_are_refused(built, tmp_path, monkeypatch):
     folder = shutil.copytree(built[0], tmp_path / "d")
-    monkeypatch.setattr("logforge.hashing_encoder.HashingEncoder.revision", "another")
+    monkeypatch.setattr("logforge.texts.hashing.HashingEncoder.revision", "another")
     with pytest.raises(Mismatch, match="revision"):
         StateServer(folder)
     monkeypatch.undo()

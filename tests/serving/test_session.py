@@ -12,25 +12,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import SAMPLES
-from logforge.actions import ActionSpace, seen_in
-from logforge.build import BuildConfig, build_dataset
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.events import Answered, Decided, events_of
-from logforge.hygiene import Hygiene
-from logforge.ingestion import ingest
-from logforge.live_hygiene import Heard
-from logforge.redaction import Redaction
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.states.builder import State, StateBuilder, StateConfig
+from logforge.dataset.states.events import Answered, Decided, events_of
+from logforge.dataset.states.symbols import PENDING, GroupCall
+from logforge.ingestion.hygiene.live import Heard
+from logforge.ingestion.hygiene.pipeline import Hygiene
+from logforge.ingestion.hygiene.redaction import Redaction
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UnknownName, UsageError
 from logforge.schemas.transition import DRAWN_SPLITS
-from logforge.serving import StateServer
-from logforge.session import Session
-from logforge.shards import load_shards
-from logforge.states import State, StateBuilder, StateConfig
-from logforge.store import Store
-from logforge.symbols import PENDING, GroupCall
-from made_episodes import FORMAT, TOOLS, episodes, finish, parallel_episode, state_builder
+from logforge.serving.server import StateServer
+from logforge.serving.session import Session
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
+from support.made_episodes import FORMAT, TOOLS, episodes, finish, parallel_episode, state_builder
+from support.places import SAMPLES
 
 
 def no_vectors(states: Any) -> Any:
@@ -374,7 +374,7 @@ def operations(run: Callable[[], None]) -> int:
 
 def test_an_event_costs_the_same_at_the_hundredth_and_at_the_ten_thousandth(monkeypatch) -> None:
     monkeypatch.setattr(
-        "logforge.live_hygiene.LiveHygiene._cleaned", lambda self, text, heard, as_json: Heard(text)
+        "logforge.ingestion.hygiene.live.LiveHygiene._cleaned", lambda self, text, heard, as_json: Heard(text)
     )
     live, cost, size = session(), {}, {}
     for number in range(10_001):

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.array_rules import ARRAYS
-from logforge.exporters import to_mdp_dataset
-from logforge.fast_buffer import FastBuffer
-from logforge.optional import import_d3rlpy
+from logforge.core.extras import import_d3rlpy
+from logforge.exports.pipeline import to_mdp_dataset
 from logforge.schemas.errors import UsageError
-from logforge.shards import Shard, load_shards, write_dataset
-from made_arrays import DIM, VOCABULARY, episode_kinds, make, manifest
+from logforge.shards.array_rules import ARRAYS
+from logforge.shards.fast_buffer import FastBuffer
+from logforge.shards.reader import Shard, load_shards, write_dataset
+from support.made_arrays import DIM, VOCABULARY, episode_kinds, make, manifest
 
 KINDS = [(3, True), (7, False), (1, False), (1, True), (6, True), (2, False)]
 BATCH = ("observations", "actions", "rewards", "next_observations", "next_actions", "terminals", "intervals")

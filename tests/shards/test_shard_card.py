@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from logforge.schemas.errors import UsageError
 from logforge.schemas.manifest import FeatureSlice, Vocabulary
-from logforge.shard_card import CARD, dataset_card, read_licences
-from logforge.shards import check_files, load_shards, read_manifest, write_dataset
-from made_arrays import DIM, make, manifest
+from logforge.shards.card import CARD, dataset_card, read_licences
+from logforge.shards.reader import check_files, load_shards, read_manifest, write_dataset
+from support.made_arrays import DIM, make, manifest
 
 
 def card_of(tmp_path, **changes):

@@ -8,7 +8,7 @@ from importlib.resources import files
 import msgspec
 import pytest
 
-from logforge.policy import Golden, PolicyCard
+from logforge.learning.policies.bundle import Golden, PolicyCard
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import (
     SCHEMA_VERSION,
@@ -18,9 +18,9 @@ from logforge.schemas.manifest import (
     Vocabulary,
     manifest_schema,
 )
-from logforge.shards import load_shards, write_dataset
-from made_arrays import DIM, VOCABULARY, make, manifest
-from schema_faults import faults
+from logforge.shards.reader import load_shards, write_dataset
+from support.made_arrays import DIM, VOCABULARY, make, manifest
+from support.schema_faults import faults
 
 SCHEMA = json.loads(files("logforge.templates").joinpath("manifest.schema.json").read_text("utf-8"))
 

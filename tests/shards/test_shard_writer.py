@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from killing import started
-from logforge.array_rules import ARRAYS
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import FeatureSlice
-from logforge.shard_files import checksum
-from logforge.shard_writer import ShardWriter, episode_pieces
-from logforge.shards import check_files, load_shards, read_manifest, write_dataset
-from made_arrays import DIM, VOCABULARY, altered, episode_kinds, make, manifest
-from test_shards import files_of
+from logforge.shards.array_rules import ARRAYS
+from logforge.shards.files import checksum
+from logforge.shards.reader import check_files, load_shards, read_manifest, write_dataset
+from logforge.shards.writer import ShardWriter, episode_pieces
+from support.killing import started
+from support.made_arrays import DIM, VOCABULARY, altered, episode_kinds, make, manifest
+from support.written_files import files_of
 
 KINDS = [(3, True), (1, False), (4, True), (2, False), (2, True)]
 

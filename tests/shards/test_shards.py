@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from logforge import atomic, shards
-from logforge.arrays import SplitArrays
+from logforge.core import files as atomic
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, StoreError, UnknownName, UsageError
-from logforge.shards import ARRAYS, check_files, load_shards, write_dataset
-from made_arrays import DIM, VOCABULARY, altered, episode_kinds, make, manifest
+from logforge.shards import reader as shards
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.reader import ARRAYS, check_files, load_shards, write_dataset
+from support.made_arrays import DIM, VOCABULARY, altered, episode_kinds, make, manifest
+from support.places import ROOT
+from support.written_files import files_of
 
 KINDS = [(3, True), (1, False), (1, True), (2, False)]
-DOCS = Path(__file__).parent.parent / "docs" / "shards.md"
+DOCS = ROOT / "docs" / "shards.md"
 
 
 @pytest.fixture
@@ -33,12 +36,6 @@ def dataset(tmp_path, arrays):
         {"encoder/pca.npz": b"pca"},
     )
     return tmp_path / "made"
-
-
-def files_of(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
 
 
 def problems_of(arrays):
@@ -321,8 +318,9 @@ KILLED = """
 import os, sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from made_arrays import make, manifest
-from logforge import atomic, shard_files, shards
+from support.made_arrays import make, manifest
+from logforge.core import files as atomic
+from logforge.shards import files as shard_files, reader as shards
 point, exchange = {point!r}, {exchange!r}
 if not exchange:
     atomic._exchange = lambda one, other: False
@@ -344,9 +342,7 @@ shards.write_dataset({folder!r}, {{"train": make([(1, True)])}}, manifest())
 @pytest.mark.parametrize(("point", "exchange"), [("arrays", True), ("swap", True), ("rename", False)])
 def test_a_killed_writer_harms_nothing(dataset, arrays, point, exchange):
     """Dead while writing, before the swap, or between the two renames: the old is whole or comes back."""
-    code = KILLED.format(
-        tests=str(Path(__file__).parent), point=point, exchange=exchange, folder=str(dataset)
-    )
+    code = KILLED.format(tests=str(ROOT / "tests"), point=point, exchange=exchange, folder=str(dataset))
     before = files_of(dataset)
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert list(dataset.parent.glob(".made.*[!k]"))

@@ -10,9 +10,9 @@ import pytest
 from logforge.schemas.episode import Step
 from logforge.schemas.errors import CheckFailed
 from logforge.schemas.manifest import ArgumentTemplate, SideNames
-from logforge.shards import load_shards, write_dataset
-from logforge.side_arrays import proposed, side_arrays
-from made_arrays import DIM, VOCABULARY, altered, make, manifest
+from logforge.shards.reader import load_shards, write_dataset
+from logforge.shards.side_arrays import proposed, side_arrays
+from support.made_arrays import DIM, VOCABULARY, altered, make, manifest
 
 NAMES = SideNames(
     (ArgumentTemplate("search", "*"), ArgumentTemplate("refund", "*")), ("search.limit", "refund.amount"), ("a", "b")

@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import torch
 
-from logforge.spare import Spare
+from logforge.shards.array_pool import Spare
 
 
 def test_an_array_that_nobody_holds_is_given_again():

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.arrays import Batch
 from logforge.schemas.errors import UsageError
-from logforge.shards import load_shards, write_dataset
-from made_arrays import DIM, VOCABULARY, episode_kinds, make, manifest
+from logforge.shards.arrays import Batch
+from logforge.shards.reader import load_shards, write_dataset
+from support.made_arrays import DIM, VOCABULARY, episode_kinds, make, manifest
 
 torch = pytest.importorskip("torch")
 KINDS = [(3, True), (7, False), (1, False), (1, True), (6, True), (2, False)]

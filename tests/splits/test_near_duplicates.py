@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.near_duplicates import (
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.splits.near_duplicates import (
     LEAST,
     SCHEMA,
     THRESHOLD,
@@ -14,14 +14,8 @@ from logforge.near_duplicates import (
     shingles_of,
     text_of,
 )
-from made_episodes import finish
-
-WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprstv" for b in "aeiou" for c in "lmnrst"]
-
-
-def prose(seed, length=200):
-    """Words in an order that no other seed gives."""
-    return random.Random(seed).choices(WORDS, k=length)
+from support.made_episodes import finish
+from support.made_texts import WORDS, prose
 
 
 def episode(name, words, *, system="", results="found", task=None, **more):

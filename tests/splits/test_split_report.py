@@ -1,13 +1,13 @@
 import polars as pl
 import pytest
 
-from conftest import SHARED
-from logforge.ingestion import ingest
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import CheckFailed
-from logforge.split_report import MOVES, balance, moves, prove, task_leak
-from logforge.splits import assign_splits, grouping_frame
-from logforge.store import Store
-from test_splits import frame
+from logforge.splits.assign import assign_splits, grouping_frame
+from logforge.splits.report import MOVES, balance, moves, prove, task_leak
+from logforge.store.store import Store
+from support.made_splits import frame
+from support.places import SHARED
 
 NO_PAIRS = pl.DataFrame(schema={"episode_a": pl.String, "episode_b": pl.String})
 

@@ -15,20 +15,19 @@ import duckdb
 import numpy as np
 import pytest
 
-from killing import rows_of
-from logforge import block_journal
-from logforge.block_journal import journal_of, saved_blocks
-from logforge.check import check_store
-from logforge.encoders import _keep
-from logforge.hashing_encoder import HashingEncoder
-from logforge.ingestion import ingest
+from logforge.checks.pipeline import check_store
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import StoreError
 from logforge.schemas.tables import TABLES
-from logforge.store import Store
-from logforge.store_checkpoint import CHECKPOINT_BYTES, checkpoint_when_due, log_bytes, log_of
-from logforge.store_files import own_files
-from test_crash import assert_whole
-from test_ingest import assert_conserved
+from logforge.store import block_journal
+from logforge.store.block_journal import journal_of, saved_blocks
+from logforge.store.checkpoint import CHECKPOINT_BYTES, checkpoint_when_due, log_bytes, log_of
+from logforge.store.files import own_files
+from logforge.store.store import Store
+from logforge.texts.encoders import _keep
+from logforge.texts.hashing import HashingEncoder
+from support.killing import rows_of
+from support.stored import assert_conserved, assert_whole
 
 HEADERS, BLOCK = 3 * 4096, 1 << 18
 """Of a file of DuckDB: three headers, then blocks."""
@@ -122,7 +121,7 @@ def test_a_kill_while_they_are_put_back_is_made_good(checkpoint, monkeypatch):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("logforge.block_journal.os.fsync", kill)
+        patch.setattr("logforge.store.block_journal.os.fsync", kill)
         with pytest.raises(Killed):
             Store(checkpoint.before)
     assert_same(checkpoint.before, checkpoint.rows)
@@ -137,7 +136,7 @@ def test_a_damaged_journal_writes_nothing(checkpoint, damage):
 
 def test_while_another_process_has_the_store_its_blocks_are_left_to_it(checkpoint):
     before = checkpoint.before.read_bytes()
-    code = "import sys; from logforge.store import Store; store = Store(sys.argv[1], read_only=True); print('open', flush=True); sys.stdin.read()"
+    code = "import sys; from logforge.store.store import Store; store = Store(sys.argv[1], read_only=True); print('open', flush=True); sys.stdin.read()"
     saved = journal_of(checkpoint.before).read_bytes()
     journal_of(checkpoint.before).unlink()
     with subprocess.Popen(
@@ -159,7 +158,7 @@ def test_while_another_process_has_the_store_its_blocks_are_left_to_it(checkpoin
 
 def test_a_store_that_this_process_still_has_open_stays_locked(checkpoint):
     """The system drops a process's locks on a file with the first handle of it that is closed."""
-    code = "import sys; from logforge.store import Store; Store(sys.argv[1])"
+    code = "import sys; from logforge.store.store import Store; Store(sys.argv[1])"
     with Store(checkpoint.before):
         Store(checkpoint.before).close()
         other = subprocess.run(
@@ -250,7 +249,7 @@ def test_threads_that_write_at_once_lose_nothing(tmp_path):
 
 def test_readers_that_come_at_once_after_a_kill_all_read(checkpoint):
     checkpoint.before.write_bytes(torn(checkpoint, lambda: 4096))
-    code = "import sys; from logforge.store import Store; Store(sys.argv[1], read_only=True).close()"
+    code = "import sys; from logforge.store.store import Store; Store(sys.argv[1], read_only=True).close()"
     readers = [subprocess.Popen([sys.executable, "-c", code, checkpoint.before]) for _ in range(5)]
     assert [reader.wait() for reader in readers] == [0] * 5
     assert_same(checkpoint.before, checkpoint.rows)

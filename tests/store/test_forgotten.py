@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from logforge.forgetting import forget, revoke
-from logforge.ingestion import ingest
-from logforge.secret_hashes import pseudonym, without_kind
-from logforge.source_bytes import moved
-from test_hygiene import TOKEN, conversation, everything, rows
-from test_ingest import assert_conserved
+from logforge.forgetting.pipeline import forget, revoke
+from logforge.ingestion.pipeline import ingest
+from logforge.lineage.source_bytes import moved
+from logforge.store.keyed_hashes import pseudonym, without_kind
+from support.made_conversations import TOKEN, conversation, everything, rows
+from support.stored import assert_conserved
 
 NAME = "5f0c2a77-quokka-session"
 MAIL = "ann.lee@example.org"

@@ -11,14 +11,15 @@ from typing import Any
 
 import msgspec
 
-from conftest import ROOT, SAMPLES
-from logforge.connectors import detect, jsontext, registry
-from logforge.connectors.base import Connector
-from logforge.connectors.mapping import MappingConnector
-from logforge.connectors.mapping_spec import parse_mapping
-from logforge.variants import Raw, shape_of
-from mutations import Input, Seed, Vocabulary, input_of
-from record_counts import BEGINS, count_records
+from logforge.connectors import detect, registry
+from logforge.connectors.mapping.connector import MappingConnector
+from logforge.connectors.mapping.spec import parse_mapping
+from logforge.connectors.records import json as jsontext
+from logforge.connectors.records.base import Connector
+from logforge.testing.variants import Raw, shape_of
+from support.mutations import Input, Seed, Vocabulary, input_of
+from support.places import ROOT, SAMPLES
+from support.record_counts import BEGINS, count_records
 
 DATA = ROOT / "tests" / "data"
 EXPORT = DATA / "traces" / "langfuse_export"

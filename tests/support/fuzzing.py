@@ -11,17 +11,17 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
-from fuzzed_shapes import Fuzzed
 from logforge.connectors import registry
-from logforge.connectors.base import Connector, Source
-from logforge.discover import judge, label_of
-from logforge.ingestion import ingest
-from logforge.locate import resolve
-from logforge.reading import Job, ReadOptions, SourceReading, read_source
+from logforge.connectors.records.base import Connector, Source
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.reading import Job, ReadOptions, SourceReading, read_source
+from logforge.ingestion.sources.discover import judge, label_of
+from logforge.lineage.locate import resolve
 from logforge.schemas.episode import Episode, Reading, Reject, Role
-from logforge.soundness import counted, episodes_in, unsound
-from logforge.store import Store
-from mutations import Input
+from logforge.store.store import Store
+from logforge.testing.soundness import counted, episodes_in, unsound
+from support.fuzzed_shapes import Fuzzed
+from support.mutations import Input
 
 LABEL = "log"
 SECONDS = 5.0

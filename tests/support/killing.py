@@ -13,15 +13,17 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from logforge import ingestion, spool
-from logforge.build import BuildConfig, build_dataset
-from logforge.forgetting import forget
-from logforge.ingestion import ingest
+from logforge.core import spool
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.tables import TABLES
-from logforge.store import Store, open_store
+from logforge.store.store import Store, open_store
+from support.places import ROOT
 
 _CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["warm"])
+_CONTEXT.set_forkserver_preload(["support.warm"])
 
 POINTS = ("anywhere", "commit", "checkpoint", "report", "settle")
 """Where a kill is aimed at; the delay counts from there."""
@@ -105,8 +107,8 @@ def started(target: Callable[..., None], *args: Any) -> BaseProcess:
     """A process that calls a function of a module."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(
-        Path(__file__).parent
-    )  # the process that forks the others finds `warm` by it
+        ROOT / "tests"
+    )  # the process that forks the others finds `support.warm` by it
     try:
         forkserver.ensure_running()
     finally:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from logforge.arrays import SplitArrays
 from logforge.schemas.manifest import EncoderRef, FeatureSlice, Manifest, SourceRef, Vocabulary
-from logforge.side_arrays import plain_sides
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.side_arrays import plain_sides
 
 VOCABULARY = Vocabulary.build(["search", "refund", "unused"])
 DIM = 3

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from logforge.arrays import SplitArrays
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
-from logforge.shards import write_dataset
-from logforge.side_arrays import plain_sides
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.reader import write_dataset
+from logforge.shards.side_arrays import plain_sides
 
 VOCABULARY = Vocabulary.build(["wait", "forward", "offline"])
 FORWARD, OFFLINE = VOCABULARY.id("forward"), VOCABULARY.id("offline")

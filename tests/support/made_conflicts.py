@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from logforge.conflict_rows import Decisions
+from logforge.dataset.conflicts.rows import Decisions
 
 SCHEMA = {
     "episode_id": pl.String,

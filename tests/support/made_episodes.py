@@ -8,13 +8,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from logforge import variants
-from logforge.actions import ActionSpace
-from logforge.connectors.base import Source
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.tau_bench import TauBench
+from logforge.connectors.benchmarks.tau_bench import TauBench
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.records.base import Source
+from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.states.builder import StateBuilder, StateConfig
 from logforge.schemas.episode import Episode
-from logforge.states import StateBuilder, StateConfig
+from logforge.testing import variants
 
 TAU_BENCH = Path("/work/shared/logs/tau_bench/gpt-4o-airline.first150.json")
 TOOLS = ("book", "find", "pay")

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.ingestion import ingest
-from logforge.store import Store
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
+from logforge.store.store import Store
 
 SPEC = "gamma: 1.0\nterms: {success: {when: success, value: 10, at: terminal}, step: {value: -1}}\n"
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("search", "lookup")]

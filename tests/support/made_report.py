@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from logforge.frames import rows_table
-from logforge.report.context import Context
-from logforge.report.sample import Sample
+from logforge.core.frames import rows_table
+from logforge.report.page.context import Context
 from logforge.schemas.tables import TABLES
-from logforge.store import Store
+from logforge.shards.sample import Sample
+from logforge.store.store import Store
 
 STAMP = datetime(2026, 1, 1)
 

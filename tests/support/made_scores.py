@@ -2,11 +2,11 @@
 
 import json
 
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.frames import tables_of
-from logforge.rewards import parse_spec
-from logforge.scoring import run_scorers
-from made_episodes import finish
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.core.frames import tables_of
+from logforge.rewards.pipeline import parse_spec
+from logforge.rewards.scorers.run import run_scorers
+from support.made_episodes import finish
 
 
 def dialogue(

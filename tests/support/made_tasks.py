@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from logforge.arrays import SplitArrays
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
-from logforge.shards import load_shards, write_dataset
-from logforge.side_arrays import plain_sides
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.reader import load_shards, write_dataset
+from logforge.shards.side_arrays import plain_sides
 
 TOOLS = ("a", "b", "c", "d")
 FEATURES = 6

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mutated_bytes import BYTES
-from odd_values import BROKEN, LONG, NUMBERS, ODD, TEXTS, encode, nested, text_of
-from written_files import written
+from support.mutated_bytes import BYTES
+from support.odd_values import BROKEN, LONG, NUMBERS, ODD, TEXTS, encode, nested, text_of
+from support.written_files import written
 
 Path = tuple[Any, ...]
 _decode = msgspec.json.decode

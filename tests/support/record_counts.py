@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from logforge.connectors import detect
-from logforge.connectors.base import Source
+from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Reject
-from logforge.testing import count_json_records
+from logforge.testing.kit import count_json_records
 
 LISTS = {"claude_code": "loglines", "inspect_json": "samples", "tau2_bench": "simulations"}
 """Formats whose records are the elements of a list in the document."""

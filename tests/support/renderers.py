@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.outcome import asks_user
+from logforge.connectors.episodes.outcome import asks_user
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import random
 import uuid
 from typing import Any
 
-from renderers import Act, Said, Shape, Talk, lines, openai_call, openai_messages, shuffled_together
+from support.renderers import Act, Said, Shape, Talk, lines, openai_call, openai_messages, shuffled_together
 
 
 def claude_lines(talks: list[Talk], chance: random.Random) -> bytes:

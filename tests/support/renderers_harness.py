@@ -8,7 +8,7 @@ import random
 import zipfile
 from typing import Any
 
-from renderers import Said, Shape, Talk, Turn, has_last_word, lines, openai_messages
+from support.renderers import Said, Shape, Talk, Turn, has_last_word, lines, openai_messages
 
 
 def atif(talks: list[Talk], chance: random.Random) -> bytes:

@@ -10,7 +10,7 @@ import random
 import uuid
 from typing import Any
 
-from renderers import Said, Shape, Talk, Turn, lines, openai_messages
+from support.renderers import Said, Shape, Talk, Turn, lines, openai_messages
 
 Request = tuple[list[dict[str, Any]], dict[str, Any]]
 """What a model was sent, and what it answered."""

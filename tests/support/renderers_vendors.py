@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any
 
-from renderers import Said, Shape, Talk, Turn, lines, openai_messages, shuffled_together
+from support.renderers import Said, Shape, Talk, Turn, lines, openai_messages, shuffled_together
 
 # --- Anthropic ----------------------------------------------------------------------------------------------------------
 

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from conftest import ROOT
-from logforge.connectors import (
-    claude_lines,
-    genai_attributes,
-    langfuse,
-    openinference_attributes,
-    unsupported,
-)
+from logforge.connectors.agents import claude_lines
+from logforge.connectors.episodes import unsupported
+from logforge.connectors.traces import genai as genai_attributes
+from logforge.connectors.traces import langfuse
+from logforge.connectors.traces import openinference as openinference_attributes
+from support.places import ROOT
 
 OTHERS = {
     "alarms.py",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logforge.forgetting
-import logforge.ingestion  # noqa: F401
+import logforge.forgetting.pipeline
+import logforge.ingestion.pipeline  # noqa: F401
 from logforge.connectors import registry
-from logforge.redaction import redact
+from logforge.ingestion.hygiene.redaction import redact
 
 registry()
 redact("password = hunter2hunter2")

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odd_values import encode, text_of
+from support.odd_values import encode, text_of
 
 
 def written(kind: str, pieces: list[Any], chance: random.Random) -> bytes:
@@ -139,3 +139,9 @@ def _column(values: list[Any]) -> Any:
     return pa.array(
         [None if v is None else v if isinstance(v, str) else json.dumps(v, default=str) for v in values]
     )
+
+
+def files_of(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from logforge.connectors.base import Head, Source, at
-from logforge.connectors.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.rows import close, read_rows, reject
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
+from logforge.connectors.episodes.rows import close, read_rows, reject
+from logforge.connectors.records.base import Head, Source, at
 from logforge.schemas.episode import Duplicate, Episode, Reject
 from logforge.schemas.errors import UnknownName
-from logforge.testing import HASH_SEED, LAWS, check_connector, count_json_records
+from logforge.testing.kit import HASH_SEED, LAWS, check_connector, count_json_records
 
 replace = msgspec.structs.replace
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.canonical import mask_volatile
+from logforge.texts.placeholders import mask_volatile
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from logforge.encoders import ENCODERS, F32, check_encoder, embed, make_encoder
 from logforge.schemas.errors import CheckFailed, Mismatch, UnknownName, UsageError
-from logforge.schemas.tables import EMBEDDINGS
-
-
-def cache() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute(f"CREATE TABLE embeddings ({', '.join(f'{c.name} {c.type}' for c in EMBEDDINGS.columns)})")
-    return con
+from logforge.texts.encoders import ENCODERS, F32, check_encoder, embed, make_encoder
+from support.made_texts import cache
 
 
 @pytest.fixture

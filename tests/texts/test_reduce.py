@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from logforge.reduce import Pca
-from logforge.reduce import fit_pca as fit_weighed
 from logforge.schemas.errors import InputError, Mismatch, UsageError
+from logforge.texts.pca import Pca
+from logforge.texts.pca import fit_pca as fit_weighed
 
 
 def made_vectors(

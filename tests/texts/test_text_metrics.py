@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge import text_metrics
-from logforge.text_metrics import chrf, exact_match, longest_common, numbers, numeric_match, rouge_l, tokens
+from logforge.texts import similarity as text_metrics
+from logforge.texts.similarity import (
+    chrf,
+    exact_match,
+    longest_common,
+    numbers,
+    numeric_match,
+    rouge_l,
+    tokens,
+)
 
 PAIRS = [
     ("the cat sat on the mat", "the cat is on the mat", 0.645779, 0.833333),

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import duckdb
 import polars as pl
 
-from logforge.argument_space import REST, ArgumentSpace, leaves, number, template, word
-from logforge.frames import POLARS_TYPES
+from logforge.core.frames import POLARS_TYPES
+from logforge.dataset.actions.arguments import REST, ArgumentSpace, leaves, number, template, word
 from logforge.schemas.episode import CLARIFY, RESPOND
 from logforge.schemas.manifest import INVALID, OTHER, ArgumentTemplate, Vocabulary
 from logforge.schemas.tables import ARGUMENT_CANDIDATES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from logforge.connectors.textfile import read_text
+from logforge.connectors.records.text_file import read_text
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode
 from logforge.schemas.errors import UnknownName, UsageError
 from logforge.schemas.manifest import INVALID, OTHER, Vocabulary

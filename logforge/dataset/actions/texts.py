@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from logforge.encoders import Encoder, embed
-from logforge.layers import FloatArray
-from logforge.reduce import Pca
+from logforge.learning.policies.layers import FloatArray
 from logforge.schemas.errors import UnknownName
 from logforge.schemas.manifest import INVALID, OTHER
+from logforge.texts.encoders import Encoder, embed
+from logforge.texts.pca import Pca
 
 if TYPE_CHECKING:
     import duckdb
 
-    from logforge.serving import StateServer
+    from logforge.serving.server import StateServer
 
 _HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORDS: Final = re.compile(r"[^\W\d_]+|\d+")

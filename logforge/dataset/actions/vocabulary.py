@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logforge.argument_space import ArgumentSpace
+from logforge.dataset.actions.arguments import ArgumentSpace
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode
 from logforge.schemas.errors import UnknownName
 from logforge.schemas.manifest import INVALID, SideNames, Vocabulary

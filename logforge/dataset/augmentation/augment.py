@@ -17,8 +17,8 @@ from typing import Any, Literal, Protocol, get_args
 import xxhash
 from msgspec.structs import replace
 
-from logforge.connectors.outcome import classify_result
-from logforge.paraphrase import SYNONYMS, paraphrase
+from logforge.connectors.episodes.outcome import classify_result
+from logforge.dataset.augmentation.paraphrase import SYNONYMS, paraphrase
 from logforge.schemas.episode import Episode, Message, Step
 from logforge.schemas.errors import CheckFailed, Problem, UnknownName, UsageError
 

@@ -9,19 +9,19 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from logforge.array_quality import validate_arrays
-from logforge.arrays import SplitArrays
-from logforge.build_report import LeftOut
-from logforge.frames import rows_table
-from logforge.quality import Allowance
+from logforge.core.frames import rows_table
+from logforge.core.spool import Episodes
+from logforge.dataset.build.report import LeftOut
+from logforge.dataset.build.transitions import Origin, lengths_of
+from logforge.dataset.quality.arrays import validate_arrays
+from logforge.dataset.quality.transitions import Allowance
 from logforge.schemas.errors import CheckFailed, Problem
 from logforge.schemas.rules import BROKEN
 from logforge.schemas.tables import QUARANTINE
 from logforge.schemas.transition import RULES
-from logforge.shard_writer import episode_pieces
-from logforge.spool import Episodes
-from logforge.store import Store
-from logforge.transitions import Origin, lengths_of
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.writer import episode_pieces
+from logforge.store.store import Store
 
 
 def set_aside(

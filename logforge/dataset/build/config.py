@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from logforge.conflict_near import THRESHOLD
+from logforge.dataset.conflicts.near import THRESHOLD
+from logforge.dataset.states.builder import StateConfig
+from logforge.dataset.weights.parts import Weights
 from logforge.schemas.manifest import ObservationDtype
-from logforge.shard_files import PART_BYTES
-from logforge.states import StateConfig
-from logforge.weighting import Weights
+from logforge.shards.files import PART_BYTES
 
 ActionLevel = Literal["tool", "tool+template"]
 

@@ -10,15 +10,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logforge.arrays import SplitArrays
-from logforge.build_report import LeftOut
-from logforge.conflict_near import THRESHOLD, near_states
-from logforge.conflict_policy import FLAG_ALL, Policy, contradicted, factors, set_aside
-from logforge.conflict_rows import Decisions, comparable
-from logforge.conflicts import find_conflicts
+from logforge.dataset.build.report import LeftOut
+from logforge.dataset.conflicts.groups import find_conflicts
+from logforge.dataset.conflicts.near import THRESHOLD, near_states
+from logforge.dataset.conflicts.policy import FLAG_ALL, Policy, contradicted, factors, set_aside
+from logforge.dataset.conflicts.rows import Decisions, comparable
 from logforge.schemas.errors import CheckFailed
 from logforge.schemas.manifest import FeatureSlice
 from logforge.schemas.rules import remedy_of
+from logforge.shards.arrays import SplitArrays
 
 RULE = "conflict"
 """The rule in `quarantine` of an episode that a policy sets aside."""

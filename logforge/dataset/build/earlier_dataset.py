@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from logforge.argument_space import ArgumentSpace
-from logforge.encoders import make_encoder
-from logforge.reduce import Pca
+from logforge.dataset.actions.arguments import ArgumentSpace
 from logforge.schemas.errors import Mismatch, UsageError
-from logforge.shard_files import ACTIONS_FILE, PCA_FILE
-from logforge.shards import check_files, read_manifest
+from logforge.shards.files import ACTIONS_FILE, PCA_FILE
+from logforge.shards.reader import check_files, read_manifest
+from logforge.texts.encoders import make_encoder
+from logforge.texts.pca import Pca
 
 
 def earlier_arguments(folder: str | Path | None) -> ArgumentSpace | None:

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import duckdb
 from sqlglot import exp
 
-from logforge.build_report import LeftOut, excluded_where
-from logforge.expressions import ALLOWED, CASTS, FUNCTIONS, Expression, Language, parse
-from logforge.reward_sandbox import first_line, sandbox
+from logforge.core.reward_sandbox import first_line, sandbox
+from logforge.core.sql import ALLOWED, CASTS, FUNCTIONS, Expression, Language, parse
+from logforge.dataset.build.report import LeftOut, excluded_where
 from logforge.schemas.errors import Problem, SpecError, UsageError
 from logforge.schemas.tables import EPISODES
-from logforge.store import Store
+from logforge.store.store import Store
 
 COLUMNS = tuple(column for column in EPISODES.columns if not column.type.endswith("[]"))
 """The columns that a condition may read."""

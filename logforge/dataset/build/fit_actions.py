@@ -10,13 +10,13 @@ from typing import NamedTuple
 import duckdb
 import polars as pl
 
-from logforge.actions import ActionSpace, seen_in
-from logforge.argument_fit import NO_CANDIDATES, fit_arguments
-from logforge.argument_space import ArgumentSpace
-from logforge.build_config import BuildConfig
+from logforge.core.spool import Episodes
+from logforge.dataset.actions.arguments import ArgumentSpace
+from logforge.dataset.actions.fit_arguments import NO_CANDIDATES, fit_arguments
+from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
+from logforge.dataset.build.config import BuildConfig
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode
 from logforge.schemas.manifest import INVALID, OTHER, Vocabulary
-from logforge.spool import Episodes
 
 
 class FittedActions(NamedTuple):

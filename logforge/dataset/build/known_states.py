@@ -15,16 +15,16 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.reduce import Pca
+from logforge.core.spool import RowSpool
+from logforge.core.stored_rows import Part
+from logforge.dataset.build.state_digests import StatesId
+from logforge.dataset.build.state_rows import StateRows
 from logforge.schemas.errors import LogforgeError
 from logforge.schemas.manifest import Manifest
-from logforge.shard_files import PCA_FILE, files_of
-from logforge.shard_rows import Part
-from logforge.shards import SPLITS, check_files, read_manifest
-from logforge.spool import RowSpool
-from logforge.state_digests import StatesId
-from logforge.state_rows import StateRows
-from logforge.store import Store
+from logforge.shards.files import PCA_FILE, files_of
+from logforge.shards.reader import SPLITS, check_files, read_manifest
+from logforge.store.store import Store
+from logforge.texts.pca import Pca
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from logforge.reduce import Pca, fit_pca
-from logforge.shard_rows import kept_rows
-from logforge.shards import SPLITS
-from logforge.spool import RowSpool
-from logforge.state_rows import StateRows
-from logforge.states import State, StateBuilder
-from logforge.tally import Tally, places_in
-from logforge.text_cache import DIGEST, Digests, ReducedTexts, TextCache, digests_of
-from logforge.transitions import Member
+from logforge.core.hash_counts import Tally, places_in
+from logforge.core.spool import RowSpool
+from logforge.core.stored_rows import kept_rows
+from logforge.dataset.build.state_rows import StateRows
+from logforge.dataset.build.transitions import Member
+from logforge.dataset.states.builder import State, StateBuilder
+from logforge.shards.reader import SPLITS
+from logforge.texts.cache import DIGEST, Digests, ReducedTexts, TextCache, digests_of
+from logforge.texts.pca import Pca, fit_pca
 
 _PLACED = {"episode_id": pl.String, "split": pl.String, "steps": pl.Int64}
 

@@ -14,51 +14,51 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from logforge.action_fit import fit_actions
-from logforge.action_names import renamed, resolve_aliases
-from logforge.action_text import action_texts, action_vectors_file
-from logforge.argument_space import ArgumentSpace
-from logforge.augment import Augmenter, make_augmenter
-from logforge.broken_rows import check_arrays, set_aside
-from logforge.build_config import BuildConfig
-from logforge.build_report import BuildReport
-from logforge.conflict_policy import read_policy
-from logforge.conflict_rows import decisions_in
-from logforge.conflict_treatment import Settings, treat
-from logforge.curriculum import STAGES_FILE, difficulty_frame, stages_file
-from logforge.encoders import make_encoder
-from logforge.exclusion import held_out
-from logforge.gates import Measures, Passed, check_thresholds, pass_gates
-from logforge.golden_states import GOLDEN_FILE, GoldenState, digests, golden_file, golden_of
-from logforge.known_states import KnownStates
-from logforge.near_duplicates import near_duplicates
-from logforge.observing import encode_texts, observe, reduced_texts
-from logforge.progress import Tick, silent
-from logforge.propensity import PropensityModel, estimate_propensities
-from logforge.publication import manifest_of, record, replace_rows, serving_files
-from logforge.quality import Allowance, validate
-from logforge.reduce import Pca
-from logforge.reward_model import RewardModel
-from logforge.rewards import load_spec
+from logforge.core.progress import Tick, silent
+from logforge.core.spool import Episodes
+from logforge.dataset.actions.arguments import ArgumentSpace
+from logforge.dataset.actions.names import renamed, resolve_aliases
+from logforge.dataset.actions.texts import action_texts, action_vectors_file
+from logforge.dataset.augmentation.augment import Augmenter, make_augmenter
+from logforge.dataset.build.broken_rows import check_arrays, set_aside
+from logforge.dataset.build.config import BuildConfig
+from logforge.dataset.build.conflict_step import Settings, treat
+from logforge.dataset.build.exclusion import held_out
+from logforge.dataset.build.fit_actions import fit_actions
+from logforge.dataset.build.known_states import KnownStates
+from logforge.dataset.build.observations import encode_texts, observe, reduced_texts
+from logforge.dataset.build.propensity import PropensityModel, estimate_propensities
+from logforge.dataset.build.publication import manifest_of, record, replace_rows, serving_files
+from logforge.dataset.build.report import BuildReport
+from logforge.dataset.build.selection import chosen, refuse_all_left_out, unlearnable
+from logforge.dataset.build.state_digests import StatesId
+from logforge.dataset.build.state_rows import StateRows
+from logforge.dataset.build.transitions import Member, Origin, lengths_of, split_arrays, transition_rows
+from logforge.dataset.conflicts.policy import read_policy
+from logforge.dataset.conflicts.rows import decisions_in
+from logforge.dataset.quality.gates import Measures, Passed, check_thresholds, pass_gates
+from logforge.dataset.quality.transitions import Allowance, validate
+from logforge.dataset.states.builder import StateBuilder
+from logforge.dataset.states.coverage import thought_leak
+from logforge.dataset.states.golden import GOLDEN_FILE, GoldenState, digests, golden_file, golden_of
+from logforge.dataset.states.window_cut import window_cut
+from logforge.dataset.weights.curriculum import STAGES_FILE, difficulty_frame, stages_file
+from logforge.dataset.weights.parts import weigh, weight_parts
+from logforge.rewards.model import RewardModel
+from logforge.rewards.pipeline import load_spec
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UsageError
 from logforge.schemas.manifest import Vocabulary
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.transition import DRAWN_SPLITS, SPLIT_NAMES
-from logforge.selection import chosen, refuse_all_left_out, unlearnable
-from logforge.shards import ACTION_VECTORS, load_shards, write_dataset
-from logforge.split_report import earlier_splits, prove, split_report
-from logforge.splits import assign_splits, grouping_frame
-from logforge.spool import Episodes
-from logforge.state_digests import StatesId
-from logforge.state_rows import StateRows
-from logforge.states import StateBuilder
-from logforge.store import Store
-from logforge.text_cache import TextCache
-from logforge.thought_leak import thought_leak
-from logforge.transitions import Member, Origin, lengths_of, split_arrays, transition_rows
-from logforge.weighting import weigh, weight_parts
-from logforge.window_cut import window_cut
+from logforge.shards.reader import ACTION_VECTORS, load_shards, write_dataset
+from logforge.splits.assign import assign_splits, grouping_frame
+from logforge.splits.near_duplicates import near_duplicates
+from logforge.splits.report import earlier_splits, prove, split_report
+from logforge.store.store import Store
+from logforge.texts.cache import TextCache
+from logforge.texts.encoders import make_encoder
+from logforge.texts.pca import Pca
 
 __all__ = ["BuildConfig", "build_dataset", "earlier_vocabulary"]
 

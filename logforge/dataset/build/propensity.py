@@ -16,12 +16,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logforge.arrays import SplitArrays
-from logforge.calibration import calibration_error, log_loss
-from logforge.cross_fit import FOLDS
-from logforge.masked_softmax import PENALTIES, Calibration, Floats, Mask, MaskedSoftmax, softmax
+from logforge.dataset.build.calibration import calibration_error, log_loss
+from logforge.dataset.build.masked_softmax import PENALTIES, Calibration, Floats, Mask, MaskedSoftmax, softmax
+from logforge.rewards.scorers.cross_fit import FOLDS
 from logforge.schemas.manifest import Vocabulary
 from logforge.schemas.transition import PROPENSITY_KINDS
+from logforge.shards.arrays import SplitArrays
 
 METHOD: Final = "masked softmax regression, cross-fitted, calibrated"
 MOST: Final = 20_000

@@ -10,22 +10,22 @@ from pathlib import Path
 
 import polars as pl
 
-from logforge.actions import ActionSpace
-from logforge.broken_rows import quarantine_rows
-from logforge.build_config import BuildConfig
-from logforge.build_report import LeftOut
-from logforge.discover import label_of
-from logforge.encoders import Encoder
-from logforge.frames import rows_table
-from logforge.reduce import Pca
-from logforge.reward_model import RewardModel
+from logforge.core.frames import rows_table
+from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.build.broken_rows import quarantine_rows
+from logforge.dataset.build.config import BuildConfig
+from logforge.dataset.build.report import LeftOut
+from logforge.dataset.states.builder import StateBuilder
+from logforge.ingestion.sources.discover import label_of
+from logforge.rewards.model import RewardModel
 from logforge.schemas.manifest import EncoderRef, Manifest, SourceRef
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.tables import QUARANTINE
-from logforge.shard_card import read_licences
-from logforge.shard_files import ACTIONS_FILE, PCA_FILE
-from logforge.states import StateBuilder
-from logforge.store import Store
+from logforge.shards.card import read_licences
+from logforge.shards.files import ACTIONS_FILE, PCA_FILE
+from logforge.store.store import Store
+from logforge.texts.encoders import Encoder
+from logforge.texts.pca import Pca
 
 _TOGETHER = 1 << 16
 PACKAGES = (

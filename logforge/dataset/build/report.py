@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from logforge.action_report import ActionReport
-from logforge.gates import Passed
+from logforge.core.tabulate import table
+from logforge.dataset.actions.report import ActionReport
+from logforge.dataset.build.transitions import Origin
+from logforge.dataset.quality.gates import Passed
+from logforge.dataset.states.coverage import ThoughtLeak
+from logforge.dataset.states.window_cut import WindowCut
+from logforge.dataset.weights.parts import parts_told
 from logforge.schemas.manifest import Manifest
-from logforge.split_report import SplitReport
-from logforge.tabulate import table
-from logforge.thought_leak import ThoughtLeak
-from logforge.transitions import Origin
-from logforge.weighting import parts_told
-from logforge.window_cut import WindowCut
+from logforge.splits.report import SplitReport
 
 
 class LeftOut(NamedTuple):

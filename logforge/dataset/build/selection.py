@@ -7,15 +7,15 @@ from pathlib import Path
 
 import polars as pl
 
-from logforge.build_config import BuildConfig
-from logforge.build_report import LeftOut
-from logforge.exclusion import excluded, read_conditions
+from logforge.core.spool import Episodes, EpisodeSpool
+from logforge.dataset.build.config import BuildConfig
+from logforge.dataset.build.exclusion import excluded, read_conditions
+from logforge.dataset.build.report import LeftOut
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import CheckFailed, Problem, UnknownName
 from logforge.schemas.rules import remedy_of
-from logforge.shard_card import read_licences
-from logforge.spool import Episodes, EpisodeSpool
-from logforge.store import Store
+from logforge.shards.card import read_licences
+from logforge.store.store import Store
 
 
 def chosen(

@@ -10,12 +10,12 @@ import msgspec
 import polars as pl
 import xxhash
 
-from logforge.actions import ActionSpace
-from logforge.build_config import BuildConfig
-from logforge.encoders import Encoder
-from logforge.publication import package_versions
-from logforge.reduce import Pca
-from logforge.spool import Episodes
+from logforge.core.spool import Episodes
+from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.build.config import BuildConfig
+from logforge.dataset.build.publication import package_versions
+from logforge.texts.encoders import Encoder
+from logforge.texts.pca import Pca
 
 STATES_VERSION: Final = 2
 """To be raised by whoever changes what symbols, keys, vectors or the reduction come out as."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from logforge.conflict_rows import LEVELS, TRAJECTORIES
+from logforge.dataset.conflicts.rows import LEVELS, TRAJECTORIES
 from logforge.schemas.errors import UsageError
 from logforge.schemas.tables import CONFLICTS
 

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import polars as pl
 import xxhash
 
-from logforge.arrays import SplitArrays
-from logforge.near_vectors import F32, Rows, leaders, unit
+from logforge.dataset.conflicts.neighbours import F32, Rows, leaders, unit
 from logforge.schemas.errors import UsageError
 from logforge.schemas.manifest import FeatureSlice
+from logforge.shards.arrays import SplitArrays
 
 THRESHOLD = 0.98
 """The cosine at which states count as near, unless told otherwise."""

@@ -18,8 +18,8 @@ from typing import Literal, get_args
 
 import polars as pl
 
-from logforge.conflict_rows import LEVELS, TRAJECTORIES
-from logforge.conflicts import KINDS, episodes_at, sided
+from logforge.dataset.conflicts.groups import KINDS, episodes_at, sided
+from logforge.dataset.conflicts.rows import LEVELS, TRAJECTORIES
 from logforge.schemas.errors import UnknownName, UsageError
 
 Treatment = Literal["flag", "weight", "filter"]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from logforge.conflict_rows import LEVELS
-from logforge.conflicts import KINDS
+from logforge.dataset.conflicts.groups import KINDS
+from logforge.dataset.conflicts.rows import LEVELS
 from logforge.schemas.errors import UnknownName
 from logforge.schemas.transition import SPLIT_NAMES
 

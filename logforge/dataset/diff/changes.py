@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 
 from logforge.schemas.manifest import FeatureSlice, Manifest
-from logforge.store import Store
+from logforge.store.store import Store
 
 EXAMPLES = 3
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.dataset_side import Side
-from logforge.report.sample import draw
+from logforge.dataset.diff.side import Side
+from logforge.dataset.diff.stability import Drift, drift
 from logforge.schemas.manifest import FeatureSlice, Manifest
-from logforge.shard_files import PCA_FILE
-from logforge.stability import Drift, drift
+from logforge.shards.files import PCA_FILE
+from logforge.shards.sample import draw
 
 
 def drifts_between(a: Side, b: Side, sample: int, seed: int) -> tuple[list[Drift], tuple[str, ...]]:

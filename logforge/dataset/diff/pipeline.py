@@ -11,7 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from logforge.dataset_changes import (
+from logforge.core.progress import Tick, silent
+from logforge.dataset.diff.changes import (
     Lone,
     Setting,
     Source,
@@ -24,15 +25,14 @@ from logforge.dataset_changes import (
     step_changes,
     vocabularies,
 )
-from logforge.dataset_diff_view import render
-from logforge.dataset_drift import drifts_between
-from logforge.dataset_side import Side, side_of
-from logforge.progress import Tick, silent
-from logforge.report.sample import SAMPLE
-from logforge.reward_diff import Mover, TermMean, kendall, movers, term_means
-from logforge.split_report import balance, moves
-from logforge.stability import Drift
-from logforge.store import open_store
+from logforge.dataset.diff.drift import drifts_between
+from logforge.dataset.diff.side import Side, side_of
+from logforge.dataset.diff.stability import Drift
+from logforge.dataset.diff.view import render
+from logforge.rewards.lint.diff import Mover, TermMean, kendall, movers, term_means
+from logforge.shards.sample import SAMPLE
+from logforge.splits.report import balance, moves
+from logforge.store.store import open_store
 
 PARTS = (
     "settings", "vocabulary", "sources", "files", "episodes", "steps", "splits", "balance", "conflicts", "left_out",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from logforge.reward_diff import mover_table
-from logforge.split_report import MOVES
-from logforge.stability import LARGE, MODERATE
-from logforge.tabulate import WIDTH, ending, fit, listed, plural, table
+from logforge.core.tabulate import WIDTH, ending, fit, listed, plural, table
+from logforge.dataset.diff.stability import LARGE, MODERATE
+from logforge.rewards.lint.diff import mover_table
+from logforge.splits.report import MOVES
 
 if TYPE_CHECKING:
-    from logforge.dataset_changes import StepChange
-    from logforge.dataset_diff import DatasetDiff
+    from logforge.dataset.diff.changes import StepChange
+    from logforge.dataset.diff.pipeline import DatasetDiff
 
 SHOWN = 8
 """So many rows of a table are told; `--json` holds all."""

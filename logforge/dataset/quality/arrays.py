@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logforge.array_rules import not_finite
-from logforge.arrays import SplitArrays
-from logforge.quality import FAILURES, reported
+from logforge.dataset.quality.transitions import FAILURES, reported
 from logforge.schemas.transition import PROPENSITY_KINDS
+from logforge.shards.array_rules import not_finite
+from logforge.shards.arrays import SplitArrays
 
 
 def validate_arrays(transitions: pl.DataFrame, arrays: SplitArrays) -> pl.DataFrame:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.arrays import SplitArrays
-from logforge.leak_probe import leak_auc
-from logforge.ope import Estimate
+from logforge.core.tabulate import plural
+from logforge.dataset.quality.leak_probe import leak_auc
+from logforge.learning.ope.fqe import Estimate
 from logforge.schemas.errors import CheckFailed, Problem, UnknownName, UsageError
-from logforge.tabulate import plural
+from logforge.shards.arrays import SplitArrays
 
 
 @dataclass(frozen=True)

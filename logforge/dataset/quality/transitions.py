@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from logforge.frames import POLARS_TYPES
+from logforge.core.frames import POLARS_TYPES
 from logforge.schemas.errors import UsageError
 from logforge.schemas.tables import TRANSITIONS
 from logforge.schemas.transition import ALLOWED, NULLABLE, RULES

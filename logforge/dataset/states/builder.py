@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logforge import features
-from logforge.action_names import renamed
-from logforge.actions import ActionSpace
-from logforge.encoders import TextVectors, is_blank
-from logforge.features import Block
-from logforge.goal_summary import WHOLE, check_summary
-from logforge.knowledge import states_of
-from logforge.memory_features import memory_block
+from logforge.dataset.actions.names import renamed
+from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.states import features
+from logforge.dataset.states.features import Block
+from logforge.dataset.states.fold import states_of
+from logforge.dataset.states.goal_summary import WHOLE, check_summary
+from logforge.dataset.states.memory_features import memory_block
+from logforge.dataset.states.symbols import State, canonical_key, state_key
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import FeatureSlice
-from logforge.symbols import State, canonical_key, state_key
+from logforge.texts.encoders import TextVectors, is_blank
 
 __all__ = ["BLOCKS", "State", "StateBuilder", "StateConfig", "canonical_key", "state_key"]
 

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from logforge.episode_memory import EpisodeMemory
-from logforge.events import Answered, Decided, Said, events_of
+from logforge.dataset.states.events import Answered, Decided, Said, events_of
+from logforge.dataset.states.memory import EpisodeMemory
+from logforge.dataset.states.symbols import FAILURES, PENDING, GroupCall, PastCall, State, Turn
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UsageError
-from logforge.symbols import FAILURES, PENDING, GroupCall, PastCall, State, Turn
 
 
 class Knowledge:

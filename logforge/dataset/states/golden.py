@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from logforge.encoders import Encoder, TextVectors, embed
-from logforge.reduce import Pca
+from logforge.dataset.states.builder import State, StateBuilder
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import InputError, Mismatch
 from logforge.schemas.manifest import Manifest
-from logforge.states import State, StateBuilder
+from logforge.texts.encoders import Encoder, TextVectors, embed
+from logforge.texts.pca import Pca
 
 GOLDEN_FILE: Final = "golden_states.json"
 GOLDEN_COUNT: Final = 20

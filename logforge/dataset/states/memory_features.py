@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from logforge.encoders import TextVectors
-from logforge.episode_memory import FAILURES
-from logforge.features import F32, Block, Field
+from logforge.dataset.states.features import F32, Block, Field
+from logforge.dataset.states.json_facts import fact_columns
+from logforge.dataset.states.memory import FAILURES
+from logforge.dataset.states.symbols import State
 from logforge.schemas.manifest import Vocabulary
-from logforge.symbols import State
-from logforge.text_facts import fact_columns
+from logforge.texts.encoders import TextVectors
 
 _USER = " user"
 """No action is called so."""

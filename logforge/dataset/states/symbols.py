@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 import xxhash
 
-from logforge.canonical import mask_volatile
-from logforge.episode_memory import FAILURES, PENDING, Memory
+from logforge.dataset.states.memory import FAILURES, PENDING, Memory
+from logforge.texts.placeholders import mask_volatile
 
 __all__ = ["FAILURES", "PENDING", "GroupCall", "PastCall", "State", "Turn", "canonical_key", "state_key"]
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Never, TypeVar
 
-from logforge.episode_memory import Memory, Remembered
+from logforge.dataset.states.memory import Memory, Remembered
+from logforge.dataset.states.symbols import GroupCall, PastCall, State, Turn
 from logforge.schemas.errors import InputError, Mismatch
-from logforge.symbols import GroupCall, PastCall, State, Turn
 
 TEMPLATE: Final = "logforge-state/1"
 """The first line of every text; stable as long as the wording is."""

@@ -30,11 +30,11 @@ import polars as pl
 import xxhash
 from numpy.typing import NDArray
 
-from logforge.encoders import TextVectors, is_blank
+from logforge.core.hash_counts import Tally
+from logforge.core.spool import some_at_a_time
 from logforge.schemas.episode import Episode, Step
-from logforge.spool import some_at_a_time
-from logforge.tally import Tally
-from logforge.text_metrics import tokens
+from logforge.texts.encoders import TextVectors, is_blank
+from logforge.texts.similarity import tokens
 
 THRESHOLD: Final = 0.15
 """From this pollution on a step counts as off-task."""

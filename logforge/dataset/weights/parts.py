@@ -24,18 +24,18 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from logforge.arrays import SplitArrays
-from logforge.conflict_rows import DEMONSTRATION
-from logforge.encoders import Encoder, embed
-from logforge.frames import POLARS_TYPES
-from logforge.off_task import THRESHOLD, pollution
-from logforge.progress import Tick
-from logforge.quality import in_order_of_names
-from logforge.reward_inputs import input_stages
+from logforge.core.frames import POLARS_TYPES
+from logforge.core.progress import Tick
+from logforge.dataset.conflicts.rows import DEMONSTRATION
+from logforge.dataset.quality.transitions import in_order_of_names
+from logforge.dataset.weights.off_task import THRESHOLD, pollution
+from logforge.rewards.sql.inputs import input_stages
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UsageError
 from logforge.schemas.manifest import digest
 from logforge.schemas.reward import Detectors
+from logforge.shards.arrays import SplitArrays
+from logforge.texts.encoders import Encoder, embed
 
 LAZY: Final = 0.5
 """The share of calls without news from which an episode is lazy."""

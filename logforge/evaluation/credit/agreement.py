@@ -18,14 +18,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from logforge.credit import CreditReport, credit_of
-from logforge.key_steps import read_key_steps, scored
-from logforge.ope import Estimate, bootstrap_mean
-from logforge.returns import Floats
-from logforge.runs import read_run, run_data
+from logforge.core.tabulate import table
+from logforge.evaluation.credit.key_steps import read_key_steps, scored
+from logforge.evaluation.credit.pipeline import CreditReport, credit_of
+from logforge.learning.ope.fqe import Estimate, bootstrap_mean
+from logforge.learning.policies.runs import read_run, run_data
+from logforge.rewards.returns import Floats
 from logforge.schemas.errors import UsageError
-from logforge.store import Store
-from logforge.tabulate import table
+from logforge.store.store import Store
 
 TENTATIVE: Final = 0.667
 """Below this α, Krippendorff draws no conclusion."""

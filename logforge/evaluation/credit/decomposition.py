@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logforge.arrays import SplitArrays
-from logforge.ope import one_thread
-from logforge.optional import need
-from logforge.returns import Floats
+from logforge.core.extras import need
+from logforge.learning.ope.fqe import one_thread
+from logforge.rewards.returns import Floats
 from logforge.schemas.errors import UsageError
+from logforge.shards.arrays import SplitArrays
 
 if TYPE_CHECKING:
     import torch

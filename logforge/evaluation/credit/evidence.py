@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.credit_methods import Evidence, Method
-from logforge.returns import Floats
-from logforge.shards import Shard
-from logforge.support import similar_actions
+from logforge.evaluation.credit.methods import Evidence, Method
+from logforge.learning.ope.support import similar_actions
+from logforge.rewards.returns import Floats
+from logforge.shards.reader import Shard
 
 
 def spread_of(method: Method, evidence: Evidence) -> Floats:

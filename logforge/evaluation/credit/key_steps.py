@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from logforge.connectors.jsontext import loads
-from logforge.returns import Floats
+from logforge.connectors.records.json import loads
+from logforge.rewards.returns import Floats
 from logforge.schemas.errors import CheckFailed, InputError, Problem
 
 _FIELDS: Final = ("episode_id", "step", "annotator", "key")

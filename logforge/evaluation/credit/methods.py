@@ -8,14 +8,14 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from logforge.arrays import SplitArrays
-from logforge.decomposition import Decomposition, decompose
-from logforge.fqe_fit import ByMember
-from logforge.returns import Floats, returns_to_go
+from logforge.evaluation.credit.decomposition import Decomposition, decompose
+from logforge.evaluation.credit.targets import Flags, targets_of
+from logforge.learning.ope.fqe_fit import ByMember
+from logforge.rewards.returns import Floats, returns_to_go
 from logforge.schemas.errors import UnknownName
 from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards import Shard
-from logforge.targets import Flags, targets_of
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.reader import Shard
 
 _ESTIMATED = PROPENSITY_KINDS.index("estimated")
 

@@ -17,20 +17,28 @@ import polars as pl
 import xxhash
 from numpy.typing import NDArray
 
-from logforge import ope
-from logforge.atomic import replaced_file
-from logforge.credit_evidence import spread_of, support_of
-from logforge.credit_methods import DEFAULT, METHODS, Credit, Evidence, Method, Values, methods_named
-from logforge.credit_table import keep_credit
-from logforge.fqe_fit import Decisions
-from logforge.policy import load_policy
-from logforge.progress import Tick
-from logforge.returns import Floats, time_discounts, unusual
-from logforge.runs import read_run, run_data
+from logforge.core.files import replaced_file
+from logforge.core.progress import Tick
+from logforge.core.tabulate import table
+from logforge.evaluation.credit.evidence import spread_of, support_of
+from logforge.evaluation.credit.methods import (
+    DEFAULT,
+    METHODS,
+    Credit,
+    Evidence,
+    Method,
+    Values,
+    methods_named,
+)
+from logforge.evaluation.credit.table import keep_credit
+from logforge.learning.ope import fqe as ope
+from logforge.learning.ope.fqe_fit import Decisions
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.policies.runs import read_run, run_data
+from logforge.rewards.returns import Floats, time_discounts, unusual
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.shards import Shard
-from logforge.store import Store
-from logforge.tabulate import table
+from logforge.shards.reader import Shard
+from logforge.store.store import Store
 
 SHOWN: Final = 5
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from logforge.returns import Floats, Offsets, as_discounts, check_cuts, last_to_first, returns_to_go
+from logforge.rewards.returns import Floats, Offsets, as_discounts, check_cuts, last_to_first, returns_to_go
 from logforge.schemas.errors import UnknownName, UsageError
-from logforge.shards import Shard
+from logforge.shards.reader import Shard
 
 Flags = npt.NDArray[np.bool_]
 KINDS = ("return", "n_step", "td_lambda", "td", "gae", "retrace")
@@ -36,7 +36,7 @@ def targets_of(
 
     `return` needs no values: it is the sum of the logged rewards, which a truncation cuts short. `n_step` and `td_lambda`
     are targets of V; `td` (the TD error) and `gae` are advantages; `retrace` are targets of Q, and needs `taken`, Q of the
-    logged actions, and `ratios` (see `retrace`). `values` are V of all N + E observations, as `logforge.credit` fits them.
+    logged actions, and `ratios` (see `retrace`). `values` are V of all N + E observations, as `logforge.evaluation.credit.pipeline` fits them.
     `gamma` is the dataset's by default, or a discount for each step. Raises UsageError for what is missing or does not fit.
     """
     if kind not in KINDS:
@@ -46,7 +46,10 @@ def targets_of(
     if kind == "return":
         return returns_to_go(rewards, offsets, discount)
     if values is None:
-        raise UsageError(f"{kind} needs the values of states", "fit them: logforge.credit.fit_values(RUN)")
+        raise UsageError(
+            f"{kind} needs the values of states",
+            "fit them: logforge.evaluation.credit.pipeline.fit_values(RUN)",
+        )
     v = np.asarray(values, dtype=np.float64)
     steps = (rewards, v, offsets, shard.terminals[offsets[1:] - 1], discount)
     if kind == "n_step":

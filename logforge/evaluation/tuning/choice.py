@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.ope import Estimate, Noise, pooled
-from logforge.share_interval import difference as paired
-from logforge.share_interval import share
-from logforge.tabulate import table
+from logforge.core.share_interval import difference as paired
+from logforge.core.share_interval import share
+from logforge.core.tabulate import table
+from logforge.learning.ope.fqe import Estimate, Noise, pooled
 
 MOST_OOD: Final = 0.1
 """A setting whose policies take out-of-distribution actions (monitors.py) in a larger share of decisions is not taken: FQE

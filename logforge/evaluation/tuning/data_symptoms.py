@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.arrays import SplitArrays
+from logforge.evaluation.tuning.symptoms import Patient, Symptom
+from logforge.learning.training.notes import SMALL_TRAIN
 from logforge.schemas.manifest import Manifest
-from logforge.shards import Shard
-from logforge.symptom import Patient, Symptom
-from logforge.train_notes import SMALL_TRAIN
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.reader import Shard
 
 if TYPE_CHECKING:
-    from logforge.reward_rules import Finding
+    from logforge.rewards.lint.rules import Finding
 
 FEW_SUCCESSES: Final = 0.15
 """Of episodes with a known outcome. Simulated logs without competent behaviour had 0.07 and 0.13, mixes with it 0.28 and 0.30."""
@@ -148,9 +148,9 @@ def _returns(train: SplitArrays, which: NDArray[np.bool_]) -> NDArray[np.float32
 
 def _linted(train: Shard, rule: str) -> Iterator[Finding]:
     """Errors of `logforge reward lint` in the spec that the dataset was built with, where the small world can run it."""
-    from logforge.recorded_trial import recorded_trial
-    from logforge.reward_lint import TYPICAL_STEPS
-    from logforge.reward_rules import spec_findings
+    from logforge.rewards.lint.lint import TYPICAL_STEPS
+    from logforge.rewards.lint.recorded_trial import recorded_trial
+    from logforge.rewards.lint.rules import spec_findings
 
     trial = recorded_trial(train.manifest)
     if trial is None:

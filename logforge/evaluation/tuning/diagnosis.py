@@ -11,17 +11,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from logforge.data_symptoms import data_symptoms
-from logforge.policy import load_policy
-from logforge.rescoring import rescored
-from logforge.run_symptoms import run_symptoms
-from logforge.runs import read_run, run_data
+from logforge.core.tabulate import plural
+from logforge.evaluation.tuning.data_symptoms import data_symptoms
+from logforge.evaluation.tuning.run_symptoms import run_symptoms
+from logforge.evaluation.tuning.symptoms import Patient, Symptom
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.policies.runs import read_run, run_data
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.notes import fresh_starts
+from logforge.learning.training.rescoring import rescored
 from logforge.schemas.errors import LogforgeError
 from logforge.schemas.manifest import Manifest
-from logforge.symptom import Patient, Symptom
-from logforge.tabulate import plural
-from logforge.train_config import TrainConfig
-from logforge.train_notes import fresh_starts
 
 _ORDER = (
     "broken_bundle", "runs_away", "paid_loop", "early_exit", "no_outcomes", "few_successes", "few_episodes", "clone", "collapsed",

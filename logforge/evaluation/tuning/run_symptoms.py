@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from logforge.alarms import COLLAPSED
-from logforge.learners import CONSERVATIVE
-from logforge.sweep_choice import MOST_OOD
-from logforge.symptom import Patient, Symptom
-from logforge.train_config import TrainConfig
-from logforge.train_notes import clone_risks, few_updates, fitting_alpha
+from logforge.evaluation.tuning.choice import MOST_OOD
+from logforge.evaluation.tuning.symptoms import Patient, Symptom
+from logforge.learning.training.alarms import COLLAPSED
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.learners import CONSERVATIVE
+from logforge.learning.training.notes import clone_risks, few_updates, fitting_alpha
 
 ALIKE: Final = 0.85
 """A policy that agrees with cloning in so many decisions and gains nothing over it is a clone. In `it-ops` policies that beat it by

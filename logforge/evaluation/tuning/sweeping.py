@@ -18,20 +18,20 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge import ope
-from logforge.atomic import refuse_foreign, replaced_file
-from logforge.learners import CONSERVATIVE
-from logforge.monitors import Behaviour, Monitor
-from logforge.optional import need
-from logforge.policy import PolicyBundle
-from logforge.presets import preset as named
-from logforge.progress import Tick, silent
-from logforge.rescoring import rescored
+from logforge.core.extras import need
+from logforge.core.files import refuse_foreign, replaced_file
+from logforge.core.progress import Tick, silent
+from logforge.evaluation.tuning.choice import SweepReport, Tried, choose
+from logforge.learning.ope import fqe as ope
+from logforge.learning.policies.bundle import PolicyBundle
+from logforge.learning.training.config import ONE_HEAD, TrainConfig
+from logforge.learning.training.learners import CONSERVATIVE
+from logforge.learning.training.monitors import Behaviour, Monitor
+from logforge.learning.training.pipeline import RUN_FILE, train
+from logforge.learning.training.presets import preset as named
+from logforge.learning.training.rescoring import rescored
 from logforge.schemas.errors import UsageError
-from logforge.shards import Shard, load_shards
-from logforge.sweep_choice import SweepReport, Tried, choose
-from logforge.train_config import ONE_HEAD, TrainConfig
-from logforge.training import RUN_FILE, train
+from logforge.shards.reader import Shard, load_shards
 
 SWEEP_FILE: Final = "sweep.json"
 ALPHAS: Final = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -164,9 +164,9 @@ def _together(
 ) -> list[PolicyBundle]:
     import torch
 
-    from logforge.experience import Replay
-    from logforge.learners import LEARNERS, Fit
-    from logforge.torch_training import bundle_of, device, rules_of
+    from logforge.learning.training.experience import Replay
+    from logforge.learning.training.learners import LEARNERS, Fit
+    from logforge.learning.training.torch_backend import bundle_of, device, rules_of
 
     spans = [_span(shard, setting, config.clip_targets) for setting in settings]
 
@@ -250,7 +250,7 @@ class _Player:
 
     def __init__(self, simulator: str, episodes: int, folder: Path) -> None:
         from logforge.envs import make
-        from logforge.serving import StateServer
+        from logforge.serving.server import StateServer
 
         make(simulator)  # refuses an unknown name
         self.simulator, self.episodes, self.server = simulator, episodes, StateServer(folder)

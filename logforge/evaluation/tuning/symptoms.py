@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.alarms import Limits
-from logforge.continual import reach
-from logforge.learners import CONSERVATIVE
-from logforge.shards import Shard
-from logforge.train_config import TrainConfig
+from logforge.learning.training.alarms import Limits
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.continual import reach
+from logforge.learning.training.learners import CONSERVATIVE
+from logforge.shards.reader import Shard
 
 
 @dataclass(frozen=True)

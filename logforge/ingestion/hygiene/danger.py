@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from logforge.connectors.jsontext import NotJson, loads
+from logforge.connectors.records.json import NotJson, loads
 from logforge.schemas.errors import UsageError
 
 BUILT_IN_OFF = "none"

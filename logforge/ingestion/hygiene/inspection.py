@@ -13,12 +13,21 @@ from typing import NamedTuple
 import polars as pl
 import xxhash
 
-from logforge import injection, personal_data, vendor_secrets
-from logforge.connectors.jsontext import NotJson, canonical, loads
-from logforge.injection import injections
-from logforge.redaction import HINTS, Redacted, Redaction, Secret, redact, redact_json, with_strings
-from logforge.secret_shapes import SHAPELESS
-from logforge.unicode_hygiene import SUSPECT, clean
+from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.ingestion.hygiene import injection, personal_data
+from logforge.ingestion.hygiene.characters import SUSPECT, clean
+from logforge.ingestion.hygiene.injection import injections
+from logforge.ingestion.hygiene.redaction import (
+    HINTS,
+    Redacted,
+    Redaction,
+    Secret,
+    redact,
+    redact_json,
+    with_strings,
+)
+from logforge.ingestion.hygiene.secrets import vendors as vendor_secrets
+from logforge.ingestion.hygiene.secrets.shapes import SHAPELESS
 
 _LONG = 1000
 _REMEMBERED = 50_000

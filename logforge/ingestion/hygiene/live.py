@@ -11,11 +11,11 @@ from typing import NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from logforge.flaggers import with_own_flags
-from logforge.hygiene import Hygiene
-from logforge.injection import ROLES, in_place
-from logforge.inspection import Inspected, inspect
-from logforge.spread import Spread
+from logforge.ingestion.hygiene.episode_secrets import Spread
+from logforge.ingestion.hygiene.flaggers import with_own_flags
+from logforge.ingestion.hygiene.injection import ROLES, in_place
+from logforge.ingestion.hygiene.inspection import Inspected, inspect
+from logforge.ingestion.hygiene.pipeline import Hygiene
 
 _SESSION = "session"
 

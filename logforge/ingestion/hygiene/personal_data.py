@@ -12,9 +12,9 @@ from functools import cache, lru_cache
 from ipaddress import ip_address
 from typing import Any
 
-from logforge.optional import need
+from logforge.core.extras import need
+from logforge.ingestion.hygiene.secrets.findings import Finding
 from logforge.schemas.errors import UsageError
-from logforge.secret_findings import Finding
 
 ALL = "all"
 """An entry that stands for every kind."""

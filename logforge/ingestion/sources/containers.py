@@ -19,10 +19,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal, Self, cast
 
-from logforge.connectors.source import MAX_RECORD
+from logforge.connectors.records.source import MAX_RECORD
+from logforge.ingestion.sources.streams import PIECE, Damaged, codec_of, pieces
 from logforge.schemas.episode import Reject, Skip
 from logforge.schemas.errors import StoreError, UsageError
-from logforge.streams import PIECE, Damaged, codec_of, pieces
 
 Kind = Literal["stream", "zip", "tar", "foreign"]
 """One compressed file, an archive, or something packed that is not read (7z, rar, lz4, compress)."""

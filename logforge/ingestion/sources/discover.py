@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logforge.connectors import claims, registry
-from logforge.connectors.base import HEAD_BYTES, JSON_SUFFIXES, Connector, Head, TakesCompanions, look
-from logforge.connectors.brackets import deepest_of_first
-from logforge.connectors.jsontext import MAX_DEPTH, TooDeep
-from logforge.connectors.unsupported import RULE as UNSUPPORTED
-from logforge.connectors.unsupported import unsupported
+from logforge.connectors.episodes.unsupported import RULE as UNSUPPORTED
+from logforge.connectors.episodes.unsupported import unsupported
+from logforge.connectors.records.base import HEAD_BYTES, JSON_SUFFIXES, Connector, Head, TakesCompanions, look
+from logforge.connectors.records.brackets import deepest_of_first
+from logforge.connectors.records.json import MAX_DEPTH, TooDeep
 from logforge.schemas.errors import InputError
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".parquet"})

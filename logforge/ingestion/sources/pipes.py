@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from logforge.discover import STDIN, Found
+from logforge.ingestion.sources.discover import STDIN, Found
 from logforge.schemas.errors import InputError, StoreError, UsageError
 
 LABEL = "<stdin>"

@@ -14,12 +14,21 @@ from itertools import count
 from pathlib import Path
 
 from logforge.connectors import claims
-from logforge.connectors.base import Connector, look
-from logforge.containers import Aside, Budget, Kind, Limits, Refused, Unpacking, kind_of, unpack_stream
-from logforge.discover import Found, Verdict, find, label_of, unpacked_beside
+from logforge.connectors.records.base import Connector, look
+from logforge.ingestion.sources.containers import (
+    Aside,
+    Budget,
+    Kind,
+    Limits,
+    Refused,
+    Unpacking,
+    kind_of,
+    unpack_stream,
+)
+from logforge.ingestion.sources.discover import Found, Verdict, find, label_of, unpacked_beside
+from logforge.ingestion.sources.streams import plain_name
 from logforge.schemas.episode import Reject
 from logforge.schemas.errors import StoreError
-from logforge.streams import plain_name
 
 _FOREIGN = "packed in a way that is not read (7z, rar, lz4 or compress)"
 _LOST = "damaged or cut off: what comes after the damage was not read"

@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.arrays import SplitArrays
-from logforge.fqe_fit import ByMember, Decisions, Fit, OutOfBag
-from logforge.optional import need
-from logforge.progress import Tick
+from logforge.core.extras import need
+from logforge.core.progress import Tick
+from logforge.learning.ope.fqe_fit import ByMember, Decisions, Fit, OutOfBag
 from logforge.schemas.errors import Mismatch, UsageError
+from logforge.shards.arrays import SplitArrays
 
 MIN_EPISODES: Final = 5
 """With fewer independent held-out episodes (split groups) a bootstrap over them says nothing, so nothing is said."""

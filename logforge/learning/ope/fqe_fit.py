@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.arrays import SplitArrays
-from logforge.networks import forward, make_network
+from logforge.learning.policies.networks import forward, make_network
+from logforge.shards.arrays import SplitArrays
 
 if TYPE_CHECKING:
     import torch

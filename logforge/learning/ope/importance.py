@@ -18,10 +18,19 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.arrays import SplitArrays
-from logforge.ope import MIN_EPISODES, Estimate, FloatArray, Noise, Span, pooled, resamples, within
+from logforge.learning.ope.fqe import (
+    MIN_EPISODES,
+    Estimate,
+    FloatArray,
+    Noise,
+    Span,
+    pooled,
+    resamples,
+    within,
+)
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.transition import PROPENSITY_KINDS
+from logforge.shards.arrays import SplitArrays
 
 ESTIMATORS: Final = {
     "is": "importance sampling: the mean of weight × return (Precup et al. 2000)",

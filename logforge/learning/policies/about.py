@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from logforge.habits import Habits
-from logforge.layers import BEHAVIOUR, TEMPLATE
-from logforge.policy import load_policy
-from logforge.runs import read_run
+from logforge.core.tabulate import table
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.policies.habits import Habits
+from logforge.learning.policies.layers import BEHAVIOUR, TEMPLATE
+from logforge.learning.policies.runs import read_run
+from logforge.learning.training.pipeline import RUN_FILE
 from logforge.schemas.manifest import INVALID
-from logforge.shard_files import ACTIONS_FILE
-from logforge.tabulate import table
-from logforge.training import RUN_FILE
+from logforge.shards.files import ACTIONS_FILE
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.layers import (
+from logforge.core.extras import need
+from logforge.learning.policies.card import BUNDLE_VERSION, WEIGHTS, Golden, PolicyCard
+from logforge.learning.policies.layers import (
     ACTS,
     BEHAVIOUR,
     TEMPLATE,
@@ -37,13 +39,11 @@ from logforge.layers import (
     parts_of,
     tensors_of,
 )
-from logforge.optional import need
-from logforge.policy_card import BUNDLE_VERSION, WEIGHTS, Golden, PolicyCard
+from logforge.learning.training.text_q import SideInputs
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 from logforge.schemas.manifest import Manifest, Vocabulary
-from logforge.shard_files import ACTIONS_FILE
-from logforge.shards import MANIFEST, Shard
-from logforge.text_q import SideInputs
+from logforge.shards.files import ACTIONS_FILE
+from logforge.shards.reader import MANIFEST, Shard
 
 __all__ = ["BUNDLE_VERSION", "Decision", "Golden", "Layer", "PolicyBundle", "PolicyCard", "load_policy"]
 

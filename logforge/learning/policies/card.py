@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from logforge.habits import Habits
+from logforge.learning.policies.habits import Habits
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import ArgumentTemplate, EncoderRef, FeatureSlice, Manifest
 

@@ -12,8 +12,8 @@ from logforge.schemas.errors import UsageError
 from logforge.schemas.manifest import Vocabulary
 
 if TYPE_CHECKING:
-    from logforge.arrays import SplitArrays
-    from logforge.policy import PolicyBundle
+    from logforge.learning.policies.bundle import PolicyBundle
+    from logforge.shards.arrays import SplitArrays
 
 _STATES: Final = 4096
 """So many states are looked at, spread evenly over the split."""

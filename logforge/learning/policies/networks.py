@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logforge.layers import Layer, Layers
+from logforge.learning.policies.layers import Layer, Layers
 
 if TYPE_CHECKING:
     import torch

@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.layers import Layer, Layers
-from logforge.policy import Golden, PolicyBundle
+from logforge.learning.policies.bundle import Golden, PolicyBundle
+from logforge.learning.policies.layers import Layer, Layers
+from logforge.learning.training.text_q import SideInputs, check_vectors
 from logforge.schemas.errors import UsageError
-from logforge.text_q import SideInputs, check_vectors
 
 _NEVER: Final = -1e9
 """The clone's logit of what the log never did: no chance, and a finite number."""

@@ -21,13 +21,13 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from logforge.atomic import replaced_file
-from logforge.layers import TEMPLATE, Layers
-from logforge.optional import need
-from logforge.policy import PolicyBundle, load_policy
+from logforge.core.extras import need
+from logforge.core.files import replaced_file
+from logforge.learning.policies.bundle import PolicyBundle, load_policy
+from logforge.learning.policies.layers import TEMPLATE, Layers
+from logforge.learning.training.text_q import SideInputs
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import Vocabulary
-from logforge.text_q import SideInputs
 
 EXTRA: Final = "export-onnx"
 OPSET, IR_VERSION = 17, 9

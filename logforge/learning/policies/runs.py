@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from logforge.learning.training.pipeline import RUN_FILE, RUN_VERSION
 from logforge.schemas.errors import InputError, Mismatch, UsageError
-from logforge.shards import Shard, load_shards
-from logforge.training import RUN_FILE, RUN_VERSION
+from logforge.shards.reader import Shard, load_shards
 
 
 def read_run(folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.train_config import Point
+from logforge.learning.training.config import Point
 
 Row = Mapping[str, Any]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from logforge import ope
-from logforge.arrays import SplitArrays
-from logforge.monitors import thinned
-from logforge.ope import Estimate, Fitted
-from logforge.policy import PolicyBundle
+from logforge.learning.ope import fqe as ope
+from logforge.learning.ope.fqe import Estimate, Fitted
+from logforge.learning.policies.bundle import PolicyBundle
+from logforge.learning.training.monitors import thinned
+from logforge.shards.arrays import SplitArrays
 
 MEMBERS: Final = 5
 UPDATES: Final = 100

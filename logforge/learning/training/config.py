@@ -9,10 +9,10 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.learners import LEARNERS
-from logforge.policy import PolicyBundle
+from logforge.learning.policies.bundle import PolicyBundle
+from logforge.learning.training.learners import LEARNERS
 from logforge.schemas.errors import UnknownName, UsageError
-from logforge.shards import Shard
+from logforge.shards.reader import Shard
 
 Backend = Literal["torch", "d3rlpy"]
 BACKENDS: Final[tuple[str, ...]] = get_args(Backend)
@@ -28,7 +28,7 @@ _TEXTS = "text_q"
 def algorithms(backend: str) -> tuple[str, ...]:
     """What a backend can train."""
     if backend == "d3rlpy":
-        from logforge import d3rlpy_training
+        from logforge.learning.training import d3rlpy_backend as d3rlpy_training
 
         return tuple(d3rlpy_training.LEARNERS)
     return tuple(LEARNERS)

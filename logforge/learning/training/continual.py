@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from logforge.experience import Drawn, Mixed, Replay, succeeded
-from logforge.growth import Growth
-from logforge.layers import FISHER, TEMPLATE, Layer, Layers
-from logforge.networks import forward, stacked
-from logforge.ope import Span, possible_returns
-from logforge.policy import CARD, PolicyBundle, load_policy
-from logforge.rescoring import rescored
+from logforge.learning.ope.fqe import Span, possible_returns
+from logforge.learning.policies.bundle import CARD, PolicyBundle, load_policy
+from logforge.learning.policies.layers import FISHER, TEMPLATE, Layer, Layers
+from logforge.learning.policies.networks import forward, stacked
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.experience import Drawn, Mixed, Replay, succeeded
+from logforge.learning.training.growth import Growth
+from logforge.learning.training.rescoring import rescored
 from logforge.schemas.errors import Mismatch, UsageError
 from logforge.schemas.manifest import ArgumentTemplate, Manifest
-from logforge.shards import Shard, load_shards, read_manifest
-from logforge.train_config import TrainConfig
+from logforge.shards.reader import Shard, load_shards, read_manifest
 
 if TYPE_CHECKING:
     import torch
 
-    from logforge.learners import Fit
-    from logforge.networks import Network
+    from logforge.learning.policies.networks import Network
+    from logforge.learning.training.learners import Fit
 
 EVERY: Final = 20
 """Updates between two looks at how far a policy has diverged."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from logforge.exporters import to_mdp_dataset
-from logforge.ope import one_thread
-from logforge.optional import import_d3rlpy
-from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard
-from logforge.shards import Shard
-from logforge.train_config import BEHAVIOUR_PENALTY, Point, TrainConfig, epoch_of, golden_rows
+from logforge.core.extras import import_d3rlpy
+from logforge.exports.pipeline import to_mdp_dataset
+from logforge.learning.ope.fqe import one_thread
+from logforge.learning.policies.bundle import Golden, Layer, PolicyBundle, PolicyCard
+from logforge.learning.training.config import BEHAVIOUR_PENALTY, Point, TrainConfig, epoch_of, golden_rows
+from logforge.shards.reader import Shard
 
 if TYPE_CHECKING:
     import torch

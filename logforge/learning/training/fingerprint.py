@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from logforge.layers import FloatArray
-from logforge.policy import PolicyBundle, load_policy
-from logforge.probes import PROBES, Probes, choose_probes
+from logforge.core.tabulate import table
+from logforge.learning.policies.bundle import PolicyBundle, load_policy
+from logforge.learning.policies.layers import FloatArray
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.probe_states import PROBES, Probes, choose_probes
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.shards import Shard, load_shards
-from logforge.tabulate import table
-from logforge.train_config import TrainConfig
+from logforge.shards.reader import Shard, load_shards
 
 CLONES: Final = TrainConfig(algo="bc", updates=1000, members=5, anneal=True)
 """How a policy of a log is cloned. The learning rate falls to 0, so that the last batches hardly show."""
@@ -142,10 +142,10 @@ def behaviour_clones(shard: Shard, policy_id: str, config: TrainConfig = CLONES)
     """
     import torch
 
-    from logforge.experience import Replay
-    from logforge.learners import LEARNERS, Fit
-    from logforge.ope import one_thread
-    from logforge.torch_training import bundle_of, rules_of
+    from logforge.learning.ope.fqe import one_thread
+    from logforge.learning.training.experience import Replay
+    from logforge.learning.training.learners import LEARNERS, Fit
+    from logforge.learning.training.torch_backend import bundle_of, rules_of
 
     places, learner = _steps_of(shard, policy_id), LEARNERS["bc"]
     config = replace(config, algo="bc").sized(len(places))

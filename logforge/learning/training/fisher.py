@@ -12,11 +12,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.arrays import SplitArrays
-from logforge.layers import FISHER, FloatArray, Layer, Layers
-from logforge.policy import PolicyBundle
-from logforge.policy_card import ScoreKind
-from logforge.shards import Shard
+from logforge.learning.policies.bundle import PolicyBundle
+from logforge.learning.policies.card import ScoreKind
+from logforge.learning.policies.layers import FISHER, FloatArray, Layer, Layers
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.reader import Shard
 
 ROWS: Final = 512
 """Of the data's states, evenly spaced; more of them change the mean little."""

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.layers import FloatArray, Layer, Layers
-from logforge.policy_card import PolicyCard, features_of
+from logforge.learning.policies.card import PolicyCard, features_of
+from logforge.learning.policies.layers import FloatArray, Layer, Layers
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import FeatureSlice, Manifest
 

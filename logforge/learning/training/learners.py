@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.experience import Drawn
-from logforge.layers import Layers
-from logforge.networks import forward, make_network, member_layers, stacked
-from logforge.ope import Span
+from logforge.learning.ope.fqe import Span
+from logforge.learning.policies.layers import Layers
+from logforge.learning.policies.networks import forward, make_network, member_layers, stacked
+from logforge.learning.training.experience import Drawn
 
 if TYPE_CHECKING:
     import torch
 
-    from logforge.continual import Anchor
-    from logforge.networks import Network
-    from logforge.template_head import TemplateHead
-    from logforge.text_q import SideTensors
+    from logforge.learning.policies.networks import Network
+    from logforge.learning.training.continual import Anchor
+    from logforge.learning.training.template_head import TemplateHead
+    from logforge.learning.training.text_q import SideTensors
 
     Networks = dict[str, Network]
     Losses = dict[str, torch.Tensor]

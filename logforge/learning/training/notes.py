@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from logforge.arrays import SplitArrays
-from logforge.learners import CONSERVATIVE
-from logforge.monitors import one_outcome
-from logforge.observed_mdp import clone_share, observed
-from logforge.ope import Span
-from logforge.returns import unusual
+from logforge.learning.ope.fqe import Span
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.learners import CONSERVATIVE
+from logforge.learning.training.monitors import one_outcome
+from logforge.learning.training.observed_mdp import clone_share, observed
+from logforge.rewards.returns import unusual
 from logforge.schemas.manifest import Manifest
-from logforge.shards import Shard
-from logforge.train_config import TrainConfig
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.reader import Shard
 
 SMALL_TRAIN: Final = 500
 """Below about this many train episodes no gain over cloning was measured (docs/design.md, §9)."""
@@ -109,8 +109,8 @@ def clone_risks(alpha: float, shard: Shard) -> Iterator[str]:
 
 def _spec_limit(manifest: Manifest) -> float | None:
     """The largest α for even logs; None where there is no spec to try, or no limit."""
-    from logforge.recorded_trial import recorded_trial
-    from logforge.reward_clone import clone_risk
+    from logforge.rewards.lint.cloning import clone_risk
+    from logforge.rewards.lint.recorded_trial import recorded_trial
 
     trial = recorded_trial(manifest)
     risk = clone_risk(trial) if trial else None

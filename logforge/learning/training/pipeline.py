@@ -24,29 +24,29 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from logforge.alarms import Alarm, Kept, Limits, Watch
-from logforge.arrays import SplitArrays
-from logforge.atomic import refuse_foreign, replaced_folder
-from logforge.continual import check_start, reach, started_from
-from logforge.experience import succeeded
-from logforge.fisher import with_fisher
-from logforge.habits import Habits
-from logforge.kept_value import kept_values
-from logforge.learners import CONSERVATIVE
-from logforge.monitors import Behaviour, Measured, Monitor
-from logforge.ope import Estimate
-from logforge.optional import import_d3rlpy, need
-from logforge.policy import served_files
-from logforge.policy_vectors import policy_fit
-from logforge.presets import preset as named
-from logforge.progress import Tick
-from logforge.rescoring import like, rescored
+from logforge.core.extras import import_d3rlpy, need
+from logforge.core.files import refuse_foreign, replaced_folder
+from logforge.core.progress import Tick
+from logforge.core.tabulate import table
+from logforge.learning.ope.fqe import Estimate
+from logforge.learning.policies.bundle import served_files
+from logforge.learning.policies.habits import Habits
+from logforge.learning.training.alarms import Alarm, Kept, Limits, Watch
+from logforge.learning.training.checkpoint_values import kept_values
+from logforge.learning.training.config import Point, TrainConfig
+from logforge.learning.training.continual import check_start, reach, started_from
+from logforge.learning.training.experience import succeeded
+from logforge.learning.training.fisher import with_fisher
+from logforge.learning.training.learners import CONSERVATIVE
+from logforge.learning.training.monitors import Behaviour, Measured, Monitor
+from logforge.learning.training.notes import fresh_starts, notes
+from logforge.learning.training.policy_vectors import policy_fit
+from logforge.learning.training.presets import preset as named
+from logforge.learning.training.rescoring import like, rescored
+from logforge.learning.training.text_q import check_texts
 from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
-from logforge.shards import Shard, load_shards
-from logforge.tabulate import table
-from logforge.text_q import check_texts
-from logforge.train_config import Point, TrainConfig
-from logforge.train_notes import fresh_starts, notes
+from logforge.shards.arrays import SplitArrays
+from logforge.shards.reader import Shard, load_shards
 
 RUN_FILE, METRICS_FILE = "train.json", "metrics.jsonl"
 RUN_VERSION: Final = 3
@@ -184,11 +184,11 @@ def _backend(name: str) -> ModuleType:
     """What trains: a module whose `points` does it."""
     if name == "d3rlpy":
         import_d3rlpy()
-        from logforge import d3rlpy_training
+        from logforge.learning.training import d3rlpy_backend as d3rlpy_training
 
         return d3rlpy_training
     need("torch", "train")
-    from logforge import torch_training
+    from logforge.learning.training import torch_backend as torch_training
 
     return torch_training
 

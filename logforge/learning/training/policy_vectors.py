@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.fingerprint import CLONES, Fingerprint, behaviour_fingerprint
-from logforge.layers import FloatArray
-from logforge.policy import PolicyBundle
-from logforge.probes import choose_probes
+from logforge.learning.policies.bundle import PolicyBundle
+from logforge.learning.policies.layers import FloatArray
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.fingerprint import CLONES, Fingerprint, behaviour_fingerprint
+from logforge.learning.training.probe_states import choose_probes
 from logforge.schemas.errors import UsageError
-from logforge.shards import Shard
-from logforge.train_config import TrainConfig
+from logforge.shards.reader import Shard
 
 COLUMNS: Final = 16
 QUICK: Final = replace(CLONES, updates=200, members=3, batch_size=64)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from logforge.learning.training.config import TrainConfig
 from logforge.schemas.errors import UnknownName
-from logforge.train_config import TrainConfig
 
 
 class Preset(NamedTuple):

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.layers import FloatArray
+from logforge.learning.policies.layers import FloatArray
 from logforge.schemas.errors import UsageError
-from logforge.shards import Shard
+from logforge.shards.reader import Shard
 
 PROBES: Final = 256
 _CHUNK = 1 << 14

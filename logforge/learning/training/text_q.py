@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.layers import FloatArray, Layers, outputs
+from logforge.learning.policies.layers import FloatArray, Layers, outputs
 from logforge.schemas.errors import Mismatch
 
 if TYPE_CHECKING:
     import torch
 
-    from logforge.networks import Network
-    from logforge.shards import Shard
-    from logforge.train_config import TrainConfig
+    from logforge.learning.policies.networks import Network
+    from logforge.learning.training.config import TrainConfig
+    from logforge.shards.reader import Shard
 
 _TENSORS: Final = ("vectors", "policies")
 _NUMBERS: Final = 1 << 23
@@ -102,7 +102,7 @@ class SideTensors(NamedTuple):
         """Those of a dataset. Raises UsageError where it has no vectors, or too few policies to tell apart."""
         import torch
 
-        from logforge.policy_vectors import policy_vectors
+        from logforge.learning.training.policy_vectors import policy_vectors
 
         known, names = shard.manifest.behaviour_policies, tuple[str, ...]()
         places, policies = np.full(len(known) + 1, -1), np.zeros((1, 0), np.float32)
@@ -140,7 +140,7 @@ class SideTensors(NamedTuple):
         """The first layer is applied to states, actions and policies apart, and the sum is that of all side by side."""
         import torch
 
-        from logforge.networks import forward
+        from logforge.learning.policies.networks import forward
 
         weight, bias, size = network[0], network[1], observations.shape[2]
         of_state, of_action, of_policy = weight.split((size, *self._columns), dim=1)
@@ -157,7 +157,7 @@ class SideTensors(NamedTuple):
 
 def check_texts(config: TrainConfig, shard: Shard) -> None:
     """Refuse, before anything is trained, a dataset without vectors of its actions, or too few policies (UsageError)."""
-    from logforge.policy_vectors import deciders
+    from logforge.learning.training.policy_vectors import deciders
 
     if config.algo == "text_q":
         check_vectors(shard.action_vectors, shard.action_vectors.shape[1])

@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logforge.continual import earlier_policies, reach, replay_of, warm
-from logforge.experience import Replay
-from logforge.layers import TEMPLATE
-from logforge.learners import LEARNERS, Fit, Learner, Rules
-from logforge.ope import Span, one_thread
-from logforge.policy import Golden, PolicyBundle, PolicyCard
-from logforge.shards import Shard
-from logforge.template_head import TemplateHead
-from logforge.text_q import SideTensors
-from logforge.train_config import BEHAVIOUR_PENALTY, TWO_HEADS, Point, TrainConfig, epoch_of, golden_rows
+from logforge.learning.ope.fqe import Span, one_thread
+from logforge.learning.policies.bundle import Golden, PolicyBundle, PolicyCard
+from logforge.learning.policies.layers import TEMPLATE
+from logforge.learning.training.config import (
+    BEHAVIOUR_PENALTY,
+    TWO_HEADS,
+    Point,
+    TrainConfig,
+    epoch_of,
+    golden_rows,
+)
+from logforge.learning.training.continual import earlier_policies, reach, replay_of, warm
+from logforge.learning.training.experience import Replay
+from logforge.learning.training.learners import LEARNERS, Fit, Learner, Rules
+from logforge.learning.training.template_head import TemplateHead
+from logforge.learning.training.text_q import SideTensors
+from logforge.shards.reader import Shard
 
 if TYPE_CHECKING:
     import torch

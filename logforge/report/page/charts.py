@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 
-from logforge.report.section import Bars, Chart, Columns, Heat
+from logforge.report.page.section import Bars, Chart, Columns, Heat
 
 WIDTH = 720
 _LABEL, _ROW, _CELL = 240, 22, 24

@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from logforge.report.charts import svg
-from logforge.report.section import Cell, Number, Section, Table
-from logforge.report.style import CSS
-from logforge.tabulate import plural
+from logforge.core.tabulate import plural
+from logforge.report.page.charts import svg
+from logforge.report.page.section import Cell, Number, Section, Table
+from logforge.report.page.style import CSS
 
 _MARKS = {"good": "✓", "note": "i", "alarm": "!"}
 _N = ' class="n"'

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from logforge.report.context import Context
-from logforge.report.section import Finding, Number, Section, numbers_of, plain
+from logforge.report.page.context import Context
+from logforge.report.page.section import Finding, Number, Section, numbers_of, plain
 
 EXPERT, GOOD = 0.9, 0.6
 """Success rates from which the behaviour is near-perfect, and near-optimal."""
@@ -69,7 +69,7 @@ def measure(context: Context) -> Section:
             "suits this dataset",
             (found.algorithm or "none yet").upper(),
             "behaviour",
-            method="logforge.report.advice.advise",
+            method="logforge.report.sections.advice.advise",
         ),
         *numbers_of(
             behaviour,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.report.context import Context
-from logforge.report.section import Finding, Number, Section, plain, table_of
-from logforge.reward_clone import CloneRisk, clone_risk
-from logforge.reward_lint import DEFAULT_ALPHA
-from logforge.reward_trial import Trial
-from logforge.reward_world import AGAIN, ASK, BUSY, FAIL, GHOST, STOP, TALK, WORK
-from logforge.rewards import Scale
+from logforge.report.page.context import Context
+from logforge.report.page.section import Finding, Number, Section, plain, table_of
+from logforge.rewards.lint.cloning import CloneRisk, clone_risk
+from logforge.rewards.lint.lint import DEFAULT_ALPHA
+from logforge.rewards.lint.trial import Trial
+from logforge.rewards.lint.world import AGAIN, ASK, BUSY, FAIL, GHOST, STOP, TALK, WORK
+from logforge.rewards.pipeline import Scale
 
 _HABITS = f"""
 WITH own AS (
@@ -67,7 +67,7 @@ def _risk(context: Context, shares: dict[str, float]) -> tuple[CloneRisk | None,
 
 
 def _numbers(risk: CloneRisk) -> Iterator[Number]:
-    method = "logforge.reward_clone.clone_risk of the dataset's spec"
+    method = "logforge.rewards.lint.cloning.clone_risk of the dataset's spec"
     yield Number(
         "gap",
         "return the best action is worth more than the next, at least",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from logforge.report.context import Context
-from logforge.reward_inputs import input_stages
+from logforge.report.page.context import Context
+from logforge.rewards.sql.inputs import input_stages
 
 _COLUMNS = ("loop", "no_progress", "premature_close", "error_class", "invalid_tool")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import NamedTuple
 
-from logforge.expressions import text_literal
-from logforge.report.context import Context
-from logforge.report.scan import PLACINGS, Window, around_the_clock, before_and_after, excess_p, scan
-from logforge.report.section import Columns, Finding, Query, Section, Table, numbers_of, plain, table_of
+from logforge.core.sql import text_literal
+from logforge.report.page.context import Context
+from logforge.report.page.section import Columns, Finding, Query, Section, Table, numbers_of, plain, table_of
+from logforge.report.sections.scan import PLACINGS, Window, around_the_clock, before_and_after, excess_p, scan
 
 LEVEL = 0.01
 """Chance of an alarm where there is nothing, for each of the four looks."""

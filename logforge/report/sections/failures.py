@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.connectors.soft_refusal import SOFT_REFUSAL
-from logforge.report.context import Context
-from logforge.report.detected import detected
-from logforge.report.section import Finding, Query, Section, numbers_of, stacked, table_of
+from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
+from logforge.report.page.context import Context
+from logforge.report.page.section import Finding, Query, Section, numbers_of, stacked, table_of
+from logforge.report.sections.detected import detected
 
 RULE = (
     ("cut off", "the log stops before the end", "ending = 'truncated'"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.report.context import Context
-from logforge.report.detected import detected
-from logforge.report.section import BARS, Bars, Finding, Query, Section, numbers_of, table_of
+from logforge.report.page.context import Context
+from logforge.report.page.section import BARS, Bars, Finding, Query, Section, numbers_of, table_of
+from logforge.report.sections.detected import detected
 
 MANY = 0.3
 _TOTALS = """

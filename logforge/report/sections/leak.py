@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from logforge.leak_probe import leak_auc
-from logforge.ope import Estimate
-from logforge.report.context import Context
-from logforge.report.section import Finding, Number, Section, numbers_of, plain
+from logforge.dataset.quality.leak_probe import leak_auc
+from logforge.learning.ope.fqe import Estimate
+from logforge.report.page.context import Context
+from logforge.report.page.section import Finding, Number, Section, numbers_of, plain
 
 TOO_GOOD = 0.95
 """An AUC whose interval begins above this is an alarm."""
@@ -33,7 +33,7 @@ def measure(context: Context) -> Section:
         numbers += (
             Number(
                 "leak_auc", "AUC of success from the first state", plain(found.value), "episodes", low=found.low, high=found.high,
-                method=f"logforge.leak_probe.leak_auc, seed {context.seed}, {sample.told}",
+                method=f"logforge.dataset.quality.leak_probe.leak_auc, seed {context.seed}, {sample.told}",
             ),
         )  # fmt: skip
     return Section(

@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.ope import MIN_EPISODES, Estimate, resamples
-from logforge.ranking import auc_estimates
-from logforge.report.sample import Sample
+from logforge.core.ranking import auc_estimates
+from logforge.learning.ope.fqe import MIN_EPISODES, Estimate, resamples
+from logforge.shards.sample import Sample
 
 FOLDS, ROWS, RESAMPLES = 5, 3000, 500
 USEFUL = 0.1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from logforge.report.context import Context
-from logforge.report.section import Section, numbers_of, stacked, table_of
+from logforge.report.page.context import Context
+from logforge.report.page.section import Section, numbers_of, stacked, table_of
 
 _TOTALS = """
 SELECT

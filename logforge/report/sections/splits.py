@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from logforge.report.context import Context
-from logforge.report.section import Finding, Number, Query, Section, numbers_of, plain, stacked, table_of
-from logforge.split_report import TaskLeak, task_leak
-from logforge.splits import PROOF
+from logforge.report.page.context import Context
+from logforge.report.page.section import Finding, Number, Query, Section, numbers_of, plain, stacked, table_of
+from logforge.splits.assign import PROOF
+from logforge.splits.report import TaskLeak, task_leak
 
 _OWN = """
 WITH splits AS (SELECT * FROM main.splits WHERE dataset = :dataset),
@@ -74,7 +74,7 @@ def _numbers(proof: Query, groups: Query, leak: TaskLeak) -> tuple[Number, ...]:
             "test tasks also in train, random 80/20 split",
             plain(leak.random),
             "sizes",
-            method="logforge.split_report.task_leak",
+            method="logforge.splits.report.task_leak",
             percent=True,
         ),
         Number(
@@ -82,7 +82,7 @@ def _numbers(proof: Query, groups: Query, leak: TaskLeak) -> tuple[Number, ...]:
             "test tasks also in train, this split",
             plain(leak.ours),
             "sizes",
-            method="logforge.split_report.task_leak",
+            method="logforge.splits.report.task_leak",
             percent=True,
         ),
     )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.ope import Estimate
-from logforge.report.context import Context
-from logforge.report.predictability import FOLDS, ROWS, TREES, Probe, probes
-from logforge.report.section import Finding, Number, Query, Section, Table, numbers_of, plain
+from logforge.learning.ope.fqe import Estimate
+from logforge.report.page.context import Context
+from logforge.report.page.section import Finding, Number, Query, Section, Table, numbers_of, plain
+from logforge.report.sections.predictability import FOLDS, ROWS, TREES, Probe, probes
 
 _TOLD = 20
 """A rate over fewer is not worth a note."""

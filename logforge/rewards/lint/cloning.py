@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.reward_trial import Trial
-from logforge.reward_world import FILLERS, STOP, TALK, WORK
+from logforge.rewards.lint.trial import Trial
+from logforge.rewards.lint.world import FILLERS, STOP, TALK, WORK
 
 F64 = NDArray[np.float64]
 ACTIONS = (WORK, *FILLERS, STOP)

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.frames import tables_of
-from logforge.near_duplicates import near_duplicates
-from logforge.progress import Tick, silent
-from logforge.ranking import auc
-from logforge.returns import returns_to_go
-from logforge.reward_model import RewardModel
-from logforge.rewards import load_spec
+from logforge.core.frames import tables_of
+from logforge.core.progress import Tick, silent
+from logforge.core.ranking import auc
+from logforge.core.tabulate import table
+from logforge.rewards.model import RewardModel
+from logforge.rewards.pipeline import load_spec
+from logforge.rewards.returns import returns_to_go
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UsageError
 from logforge.schemas.reward import RewardSpec
-from logforge.splits import assign_splits
-from logforge.store import Store
-from logforge.tabulate import table
+from logforge.splits.assign import assign_splits
+from logforge.splits.near_duplicates import near_duplicates
+from logforge.store.store import Store
 
 MOVERS = 10
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from logforge.progress import Tick, silent
-from logforge.reward_clone import VISITS, clone_risk
-from logforge.reward_log_rules import log_findings
-from logforge.reward_logs import RewardLogs, read_logs
-from logforge.reward_rules import Finding, Level, spec_findings
-from logforge.reward_trial import Trial
+from logforge.core.progress import Tick, silent
+from logforge.rewards.lint.cloning import VISITS, clone_risk
+from logforge.rewards.lint.log_rules import log_findings
+from logforge.rewards.lint.logs import RewardLogs, read_logs
+from logforge.rewards.lint.rules import Finding, Level, spec_findings
+from logforge.rewards.lint.trial import Trial
 from logforge.schemas.reward import RewardSpec
-from logforge.store import Store
+from logforge.store.store import Store
 
 __all__ = ["TYPICAL_STEPS", "Finding", "LintReport", "lint"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.reward_logs import RewardLogs, shown
-from logforge.reward_rules import Finding
-from logforge.rewardsql import when
+from logforge.rewards.lint.logs import RewardLogs, shown
+from logforge.rewards.lint.rules import Finding
+from logforge.rewards.sql.query import when
 from logforge.schemas.reward import RewardSpec
 
 

@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.frames import tables_of
-from logforge.ope import Estimate
-from logforge.progress import Tick, silent
-from logforge.ranking import auc, auc_estimates
-from logforge.reward_diff import episode_returns, groups_of, model_of, stored_decisions
-from logforge.reward_trial import paid_terms
-from logforge.reward_world import AGAIN, ASK, BUSY, FAIL, GHOST, STOP, TALK, WORK
-from logforge.rewards import Scale, score
-from logforge.rewardsql import value, when
+from logforge.core.frames import tables_of
+from logforge.core.progress import Tick, silent
+from logforge.core.ranking import auc, auc_estimates
+from logforge.core.tabulate import table
+from logforge.learning.ope.fqe import Estimate
+from logforge.rewards.lint.diff import episode_returns, groups_of, model_of, stored_decisions
+from logforge.rewards.lint.trial import paid_terms
+from logforge.rewards.lint.world import AGAIN, ASK, BUSY, FAIL, GHOST, STOP, TALK, WORK
+from logforge.rewards.pipeline import Scale, score
+from logforge.rewards.sql.query import value, when
 from logforge.schemas.episode import Episode
 from logforge.schemas.reward import RewardSpec, Term
-from logforge.store import Store
-from logforge.tabulate import table
+from logforge.store.store import Store
 
 SHOWN = 3
 """Degenerate episodes of each kind."""

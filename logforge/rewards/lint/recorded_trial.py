@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from logforge.reward_trial import Trial
-from logforge.rewards import Scale
+from logforge.rewards.lint.trial import Trial
+from logforge.rewards.pipeline import Scale
 from logforge.schemas.manifest import Manifest
 from logforge.schemas.reward import RewardSpec
 

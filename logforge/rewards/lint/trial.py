@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from logforge.reward_world import STOP, TALK, WORK, World, balanced_scales, judged
-from logforge.rewards import Scale
+from logforge.rewards.lint.world import STOP, TALK, WORK, World, balanced_scales, judged
+from logforge.rewards.pipeline import Scale
 from logforge.schemas.reward import RewardSpec
 
 LENGTH = 4

@@ -19,14 +19,14 @@ import polars as pl
 import sqlglot
 from sqlglot import exp
 
-from logforge.frames import Tables, tables_of
-from logforge.returns import returns_to_go
-from logforge.rewards import Scale, fit_scales, score
+from logforge.core.frames import Tables, tables_of
+from logforge.rewards.pipeline import Scale, fit_scales, score
+from logforge.rewards.returns import returns_to_go
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode, Message, Step
 from logforge.schemas.reward import RewardSpec
 
 if TYPE_CHECKING:
-    from logforge.scorer import Reads
+    from logforge.rewards.scorers.base import Reads
 
 WORK, BUSY, AGAIN, FAIL, GHOST, ASK, TALK, STOP = (
     "work", "busy", "again", "fail", "ghost", "ask", "talk", "stop",
@@ -201,7 +201,7 @@ def judged(
     honest: bool = False,
 ) -> pl.DataFrame:
     """Every step of the sequences with its reward, its terms and its return to go: walk, step, habit, reward, reward_terms,
-    return_to_go. A scorer gives what its kind of evidence would (`logforge.scorers.reads_of`): see `_stand_in`. With
+    return_to_go. A scorer gives what its kind of evidence would (`logforge.rewards.scorers.registry.reads_of`): see `_stand_in`. With
     `honest` it tells success from failure, as well as a scorer could."""
     tables = _tables(world, tuple(dict.fromkeys(walks)))
     frame = score(world.judges(spec), tables, scales or {}, _stand_ins(spec, tables, honest)).with_columns(
@@ -230,7 +230,7 @@ def _tables(world: World, walks: tuple[tuple[str, ...], ...]) -> Tables:
 
 
 def _stand_ins(spec: RewardSpec, tables: Tables, honest: bool = False) -> pl.DataFrame | None:
-    from logforge.scorers import reads_of
+    from logforge.rewards.scorers.registry import reads_of
 
     reads = {name: reads_of(term.scorer) for name, term, _ in spec.entries() if term.scorer}
     if not reads:

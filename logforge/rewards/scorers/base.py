@@ -11,9 +11,9 @@ import msgspec
 import xxhash
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from logforge.encoders import check_encoder
+from logforge.rewards.scorers.inputs import INPUTS
 from logforge.schemas.errors import UnknownName, UsageError
-from logforge.scorer_texts import INPUTS
+from logforge.texts.encoders import check_encoder
 
 Reads = Literal["own words", "outcome", "world"]
 """What decides a score: the agent's own words alone, the logged outcome, or what the world answered."""

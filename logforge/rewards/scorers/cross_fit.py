@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from logforge.encoders import text_hash
-from logforge.scorer import Example, Ready, Resources, Scorer
+from logforge.rewards.scorers.base import Example, Ready, Resources, Scorer
+from logforge.texts.encoders import text_hash
 
 FOLDS: Final = 5
 

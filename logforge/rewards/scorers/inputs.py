@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
-from logforge.frames import Tables
-from logforge.reward_sandbox import sandbox
-from logforge.rewardsql import paying_steps
+from logforge.core.frames import Tables
+from logforge.core.reward_sandbox import sandbox
+from logforge.rewards.sql.query import paying_steps
 from logforge.schemas.reward import Detectors, Term
 
 Known = Literal["step", "end"]

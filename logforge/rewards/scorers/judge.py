@@ -15,12 +15,12 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from logforge.chat_endpoint import ChatEndpoint, Reply
-from logforge.encoders import text_hash
-from logforge.judge_scores import put_together, read_score
-from logforge.openai_endpoint import Declined, Unavailable, check_url, wait_s
+from logforge.core.chat_endpoint import ChatEndpoint, Reply
+from logforge.core.endpoint import Declined, Unavailable, check_url, wait_s
+from logforge.rewards.scorers.base import InputName, Reads, Ready, Resources, Score, Scorer, Texts
+from logforge.rewards.scorers.judgements import put_together, read_score
 from logforge.schemas.errors import CheckFailed, UsageError
-from logforge.scorer import InputName, Reads, Ready, Resources, Score, Scorer, Texts
+from logforge.texts.encoders import text_hash
 
 PROMPT = (
     "You grade the work of an AI agent. The user's message is a JSON object: its field {text!r} is what you grade, the other "

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from logforge.scorer import Score
+from logforge.rewards.scorers.base import Score
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?"
 _ALONE = re.compile(rf"\**({_NUMBER})\**(?: ?/ ?({_NUMBER}))?\.?")

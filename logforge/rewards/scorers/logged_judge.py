@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from logforge.judge_scores import put_together, scores_in
-from logforge.scorer import InputName, Reads, Ready, Resources, Score, Scorer, Texts, each
+from logforge.rewards.scorers.base import InputName, Reads, Ready, Resources, Score, Scorer, Texts, each
+from logforge.rewards.scorers.judgements import put_together, scores_in
 
 Bound = Annotated[float, Field(allow_inf_nan=False)]
 

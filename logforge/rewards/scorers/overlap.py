@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from logforge import text_metrics
-from logforge.scorer import Reads, Ready, ReferenceScorer, Resources, Score, Texts, each
+from logforge.rewards.scorers.base import Reads, Ready, ReferenceScorer, Resources, Score, Texts, each
+from logforge.texts import similarity as text_metrics
 
 
 class RougeL(ReferenceScorer):

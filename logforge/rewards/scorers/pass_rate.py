@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from logforge.scorer import InputName, Ready, Resources, Score, Scorer, Texts, each
+from logforge.rewards.scorers.base import InputName, Ready, Resources, Score, Scorer, Texts, each
 
 _MOST_OBJECTS = 10_000
 

@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from logforge.encoders import text_hash
-from logforge.scorer import Reads, Ready, Resources, Score, Scorer, Texts, each
-from logforge.text_metrics import tokens
+from logforge.rewards.scorers.base import Reads, Ready, Resources, Score, Scorer, Texts, each
+from logforge.texts.encoders import text_hash
+from logforge.texts.similarity import tokens
 
 MIN_TEXTS = 20
 """Fewer distinct texts teach nothing."""

@@ -11,26 +11,26 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from logforge.rewards.scorers.base import Reads, Scorer
+from logforge.rewards.scorers.inputs import INPUTS
 from logforge.schemas.errors import UnknownName
-from logforge.scorer import Reads, Scorer
-from logforge.scorer_texts import INPUTS
 
 ENTRY_POINTS = "logforge.scorers"
 """Other packages add a scorer by an entry point of this group: NAME = "module:Class"."""
 
 BUILT_IN = {
-    "bert_score": "logforge.embedding_scorers:BertScore",
-    "chrf": "logforge.text_scorers:Chrf",
-    "exact_match": "logforge.text_scorers:ExactMatch",
-    "fact_check": "logforge.fact_check:FactCheck",
-    "judge": "logforge.judges:Judge",
-    "logged_judge": "logforge.logged_judge:LoggedJudge",
-    "numeric_match": "logforge.text_scorers:NumericMatch",
-    "pass_rate": "logforge.pass_rate:PassRate",
-    "perplexity": "logforge.perplexity:Perplexity",
-    "rouge_l": "logforge.text_scorers:RougeL",
-    "satisfaction": "logforge.satisfaction:Satisfaction",
-    "similarity": "logforge.embedding_scorers:Similarity",
+    "bert_score": "logforge.rewards.scorers.similarity:BertScore",
+    "chrf": "logforge.rewards.scorers.overlap:Chrf",
+    "exact_match": "logforge.rewards.scorers.overlap:ExactMatch",
+    "fact_check": "logforge.rewards.scorers.fact_check:FactCheck",
+    "judge": "logforge.rewards.scorers.judge:Judge",
+    "logged_judge": "logforge.rewards.scorers.logged_judge:LoggedJudge",
+    "numeric_match": "logforge.rewards.scorers.overlap:NumericMatch",
+    "pass_rate": "logforge.rewards.scorers.pass_rate:PassRate",
+    "perplexity": "logforge.rewards.scorers.perplexity:Perplexity",
+    "rouge_l": "logforge.rewards.scorers.overlap:RougeL",
+    "satisfaction": "logforge.rewards.scorers.satisfaction:Satisfaction",
+    "similarity": "logforge.rewards.scorers.similarity:Similarity",
 }
 
 
@@ -42,7 +42,9 @@ def registry() -> dict[str, type[Scorer]]:
         try:
             kind = point.load()
             if not issubclass(kind, Scorer) or kind.name != point.name:
-                raise TypeError(f"must be a logforge.scorer.Scorer whose name is {point.name!r}")
+                raise TypeError(
+                    f"must be a logforge.rewards.scorers.base.Scorer whose name is {point.name!r}"
+                )
             found[point.name] = kind
         except Exception as error:
             warnings.warn(f"scorer {point.name!r} ({point.value}) cannot be loaded: {error}", stacklevel=2)

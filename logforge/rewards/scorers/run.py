@@ -9,15 +9,15 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from logforge.cross_fit import Models, fitted
-from logforge.encoders import is_blank
-from logforge.frames import Tables
-from logforge.progress import Tick, silent
+from logforge.core.frames import Tables
+from logforge.core.progress import Tick, silent
+from logforge.rewards.scorers.base import Example, Ready, Resources, Score, Scorer, Texts
+from logforge.rewards.scorers.cache import ScorerCache, key_of
+from logforge.rewards.scorers.cross_fit import Models, fitted
+from logforge.rewards.scorers.inputs import INPUTS, texts
+from logforge.rewards.scorers.registry import make_scorer
 from logforge.schemas.reward import Detectors, RewardSpec, Term
-from logforge.scorer import Example, Ready, Resources, Score, Scorer, Texts
-from logforge.scorer_cache import ScorerCache, key_of
-from logforge.scorer_texts import INPUTS, texts
-from logforge.scorers import make_scorer
+from logforge.texts.encoders import is_blank
 
 _SCHEMA = {
     "term": pl.String,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from logforge.encoders import text_hash
-from logforge.scorer import Example, InputName, Ready, Resources, Score, Scorer, Texts
+from logforge.rewards.scorers.base import Example, InputName, Ready, Resources, Score, Scorer, Texts
+from logforge.texts.encoders import text_hash
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

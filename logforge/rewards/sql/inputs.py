@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from logforge.expressions import text_literal
+from logforge.core.sql import text_literal
 from logforge.schemas.reward import Detectors
 
 _TURN = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from logforge import expressions
-from logforge.expressions import Expression, text_literal
-from logforge.reward_inputs import input_stages, stage
+from logforge.core import sql as expressions
+from logforge.core.sql import Expression, text_literal
+from logforge.rewards.sql.inputs import input_stages, stage
 from logforge.schemas.reward import Detectors, RewardSpec, Term
 
 _AT = {"step": "TRUE", "end": "is_last", "terminal": "is_end"}
@@ -27,9 +27,9 @@ class Scale(NamedTuple):
 
 
 def compile_query(spec: RewardSpec, scales: Mapping[str, Scale] | None = None) -> str:
-    """The spec as one query: what `logforge.rewards.score` runs, readable by people.
+    """The spec as one query: what `logforge.rewards.pipeline.score` runs, readable by people.
 
-    `scales` normalise the terms of layers (see `logforge.rewards.fit_scales`); without them nothing is normalised. Where a
+    `scales` normalise the terms of layers (see `logforge.rewards.pipeline.fit_scales`); without them nothing is normalised. Where a
     term has a scorer, the table `scored` (term, episode_id, step, value, reason) holds what it gave.
     """
     terms = {name: spec.term(name) for name in spec.names}

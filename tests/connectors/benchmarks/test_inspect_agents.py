@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from logforge.connectors import get
-from logforge.connectors.base import Source
+from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Episode
+from support.places import DATA
 
-NESTED = Path(__file__).parent / "data" / "connectors" / "inspect_eval" / "nested_agents.eval"
+NESTED = DATA / "connectors" / "inspect_eval" / "nested_agents.eval"
 
 
 def read(path: Path, name: str) -> list[Episode]:

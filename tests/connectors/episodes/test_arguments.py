@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from logforge.cli import main
-from logforge.connectors.arguments import as_logged, parse_arguments
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.repair import KINDS
-from logforge.connectors.tool_names import KINDS as NAME_KINDS
-from logforge.connectors.tool_names import meant
-from logforge.ingestion import ingest
+from logforge.cli.commands import main
+from logforge.connectors.episodes.arguments import as_logged, parse_arguments
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.tool_names import KINDS as NAME_KINDS
+from logforge.connectors.episodes.tool_names import meant
+from logforge.connectors.records.repair import KINDS
+from logforge.ingestion.pipeline import ingest
+from support.places import DATA
 
-GOLDEN = json.loads((Path(__file__).parent / "data" / "arguments.json").read_text("utf-8"))
+GOLDEN = json.loads((DATA / "arguments.json").read_text("utf-8"))
 
 SCALARS = (
     st.none()

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.outcome import ERROR_CLASSES, asks_user, classify_result
-from logforge.connectors.soft_refusal import SOFT_REFUSAL
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.outcome import ERROR_CLASSES, asks_user, classify_result
+from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
+from support.places import ROOT
 
 ASKS = json.loads((ROOT / "tests" / "data" / "asks.json").read_text("utf-8"))
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    run()\n'

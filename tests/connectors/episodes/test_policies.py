@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.connectors.builder import EpisodeBuilder
-from logforge.connectors.policies import policy_name, prompt_version
+from logforge.connectors.episodes.builder import EpisodeBuilder
+from logforge.connectors.episodes.policies import policy_name, prompt_version
 from logforge.schemas.episode import Episode
 
 

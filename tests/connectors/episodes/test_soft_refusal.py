@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.connectors.outcome import classify_result
-from logforge.connectors.soft_refusal import SOFT_REFUSAL, is_soft_refusal
+from logforge.connectors.episodes.outcome import classify_result
+from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL, is_soft_refusal
 from logforge.envs import WORLDS, make
 from logforge.envs.simulation import simulate
 from logforge.envs.tool_env import gym_env
 from logforge.envs.wording import wording
 from logforge.envs.world import NOTHING
-from logforge.ingestion import ingest
+from logforge.ingestion.pipeline import ingest
 
 NAMES = list(WORLDS)
 SOFT = ("refused", SOFT_REFUSAL)

@@ -16,18 +16,17 @@ import zipfile
 import pyarrow as pa
 import pytest
 
-import fuzzed_shapes
-import fuzzing
 from logforge.connectors import BUILT_IN
-from logforge.connectors.base import Source
-from logforge.connectors.mapping import MappingConnector
-from logforge.connectors.mapping_spec import parse_mapping
-from logforge.connectors.trl import Trl
-from logforge.ingestion import ingest
+from logforge.connectors.chat.trl import Trl
+from logforge.connectors.mapping.connector import MappingConnector
+from logforge.connectors.mapping.spec import parse_mapping
+from logforge.connectors.records.base import Source
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import SpecError
-from logforge.soundness import unsound
-from mutated_bytes import BYTES
-from mutations import Seed, Vocabulary, input_of
+from logforge.testing.soundness import unsound
+from support import fuzzed_shapes, fuzzing
+from support.mutated_bytes import BYTES
+from support.mutations import Seed, Vocabulary, input_of
 
 INPUTS = 300
 MEMORY_MB = 256

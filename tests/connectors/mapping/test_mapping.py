@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from logforge.connectors.base import Connector, Source
-from logforge.connectors.mapping import load_mapping
-from logforge.connectors.mapping_fields import without
-from logforge.connectors.mapping_values import micros_in
+from logforge.connectors.mapping.connector import load_mapping
+from logforge.connectors.mapping.fields import without
+from logforge.connectors.mapping.values import micros_in
+from logforge.connectors.records.base import Connector, Source
 from logforge.schemas.errors import SpecError
-from test_connectors import assert_sound, counted, episodes, rejects
+from logforge.testing.kit import counted
+from support.read_logs import assert_sound, episodes, rejects
 
 CHAT = "name: chats\nmessages:\n  path: $.data.msgs[*]\n  role: $.by\n  content: $.text\n"
 STEPS = "name: acts\nepisode:\n  id: $.run\n  task: $.goal\nsteps:\n  action: $.act\n"

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logforge.connectors import jsontext
-from logforge.connectors.base import Source, look
-from logforge.connectors.brackets import BLOCK, Scanner, blocks, deepest, pieces
-from logforge.connectors.content import read_content
-from logforge.connectors.inner import InnerList, read_inner
-from logforge.connectors.jsontext import MAX_DEPTH
-from logforge.connectors.keyed import read_keyed
-from logforge.connectors.members import LONG_BYTES
-from logforge.connectors.source import elements
+from logforge.connectors.episodes.content import read_content
+from logforge.connectors.episodes.keyed import read_keyed
+from logforge.connectors.episodes.nested import InnerList, read_inner
+from logforge.connectors.records import json as jsontext
+from logforge.connectors.records.base import Source, look
+from logforge.connectors.records.brackets import BLOCK, Scanner, blocks, deepest, pieces
+from logforge.connectors.records.json import MAX_DEPTH
+from logforge.connectors.records.members import LONG_BYTES
+from logforge.connectors.records.source import elements
 from logforge.schemas.episode import Reject, Skip
 from logforge.schemas.errors import InputError, SpecError
 from logforge.schemas.yamltext import parse
@@ -145,7 +145,7 @@ def test_a_short_array_is_read_as_a_long_one_whatever_was_done_to_it(tmp_path, a
         text[place : place + data.draw(st.integers(0, 2))] = data.draw(st.sampled_from(DAMAGE))
     at_hand = source(tmp_path, head + bytes(text) + data.draw(st.sampled_from([b"", b"\n", b" {}", b"]"])))
     short = alike(at_hand.records())
-    with patch("logforge.connectors.source._SHORT", 0):
+    with patch("logforge.connectors.records.source._SHORT", 0):
         assert short == alike(at_hand.records())
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.action_names import read_aliases, renamed, resolve_aliases
+from logforge.dataset.actions.names import read_aliases, renamed, resolve_aliases
 from logforge.schemas.episode import Episode, Step
 from logforge.schemas.errors import CheckFailed, SpecError, UnknownName, UsageError
 from logforge.schemas.manifest import INVALID, OTHER, Vocabulary

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.actions import ActionSpace
+from logforge.dataset.actions.vocabulary import ActionSpace
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UnknownName
 

@@ -4,7 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from logforge.augment import (
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.outcome import classify_result
+from logforge.dataset.augmentation.augment import (
     AUGMENTERS,
     FAILURES,
     Paraphrase,
@@ -13,9 +15,7 @@ from logforge.augment import (
     make_augmenter,
     twin_id,
 )
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.outcome import classify_result
-from logforge.paraphrase import SYNONYMS, protected
+from logforge.dataset.augmentation.paraphrase import SYNONYMS, protected
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
 

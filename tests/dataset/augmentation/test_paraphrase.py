@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from logforge.paraphrase import NEGATIONS, SYNONYMS, paraphrase, protected
+from logforge.dataset.augmentation.paraphrase import NEGATIONS, SYNONYMS, paraphrase, protected
 
 NEVER_CHANGED = (
     "42",

@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logforge import build as module
-from logforge.build import BuildConfig, build_dataset, earlier_vocabulary
-from logforge.encoders import embed, make_encoder
-from logforge.ingestion import ingest
-from logforge.reduce import Pca, fit_pca
+from logforge.dataset.build import pipeline as module
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset, earlier_vocabulary
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import CheckFailed, SpecError, UsageError
-from logforge.shards import load_shards
-from logforge.store import Store
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
+from logforge.texts.encoders import embed, make_encoder
+from logforge.texts.pca import Pca, fit_pca
 
 SPEC = """
 gamma: 0.9

@@ -5,16 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from logforge.actions import ActionSpace
-from logforge.build import BuildConfig, build_dataset, earlier_vocabulary
-from logforge.exporters import export
+from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset, earlier_vocabulary
 from logforge.exports.job import Options
-from logforge.forgotten_shards import drop_from_datasets
-from logforge.ingestion import ingest
+from logforge.exports.pipeline import export
+from logforge.forgetting.shards import drop_from_datasets
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import UsageError
 from logforge.schemas.manifest import OTHER
-from logforge.shards import load_shards
-from logforge.store import Store
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
 
 SPEC = "gamma: 0.9\nterms:\n  success: {when: success, value: 1, at: terminal}\n"
 

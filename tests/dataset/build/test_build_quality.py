@@ -8,17 +8,17 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from logforge import build as module
-from logforge.build import BuildConfig, build_dataset
-from logforge.check import check_dataset
-from logforge.cli import main
-from logforge.forgetting import forget
-from logforge.ingestion import ingest
+from logforge.checks.pipeline import check_dataset
+from logforge.cli.commands import main
+from logforge.dataset.build import pipeline as module
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import CheckFailed, UnknownName
-from logforge.shards import load_shards
-from logforge.splits import grouping_frame
-from logforge.store import Store
-from test_near_duplicates import prose
+from logforge.shards.reader import load_shards
+from logforge.splits.assign import grouping_frame
+from logforge.store.store import Store
+from support.made_texts import prose
 
 SPEC = "gamma: 0.9\nterms:\n  success: {when: success, value: 10, at: terminal}\n  step_cost: {value: -0.1}\n"
 HASHING = BuildConfig(encoder="hashing", text_size=8)

@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from killing import kill_build
-from logforge import spool
-from logforge.build import BuildConfig, build_dataset
-from logforge.encoders import is_blank
-from logforge.hashing_encoder import HashingEncoder
-from logforge.ingestion import ingest
-from logforge.store import Store
-from logforge.weighting import Weights
+from logforge.core import spool
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.weights.parts import Weights
+from logforge.ingestion.pipeline import ingest
+from logforge.store.store import Store
+from logforge.texts.encoders import is_blank
+from logforge.texts.hashing import HashingEncoder
+from support.killing import kill_build
 
 SPEC = """
 gamma: 0.9

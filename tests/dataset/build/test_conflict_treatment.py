@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.check import check_dataset
-from logforge.cli import main
-from logforge.forgetting import forget
-from logforge.ingestion import ingest
+from logforge.checks.pipeline import check_dataset
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import CheckFailed, UnknownName
-from logforge.shards import load_shards
-from logforge.store import Store
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
 
 SPEC = "gamma: 0.9\nterms: {success: {when: success, value: 10, at: terminal}}\n"
 

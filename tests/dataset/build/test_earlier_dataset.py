@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from conftest import SAMPLES
-from logforge.cli import main
-from logforge.earlier_dataset import earlier_arguments, earlier_reduction
-from logforge.policy import load_policy
+from logforge.cli.commands import main
+from logforge.dataset.build.earlier_dataset import earlier_arguments, earlier_reduction
+from logforge.learning.policies.bundle import load_policy
 from logforge.schemas.errors import Mismatch
-from logforge.shards import load_shards, read_manifest
+from logforge.shards.reader import load_shards, read_manifest
+from support.places import SAMPLES
 
 SMALL = ["--updates", "5", "--batch-size", "16", "--algo", "bc", "--json"]
 
@@ -74,7 +74,7 @@ def test_a_dataset_with_other_text_columns_is_refused(home):
 
 def test_a_reduction_of_another_encoder_is_refused(home, monkeypatch):
     assert earlier_reduction(None, "hashing") is None
-    monkeypatch.setattr("logforge.hashing_encoder.HashingEncoder.revision", "another")
+    monkeypatch.setattr("logforge.texts.hashing.HashingEncoder.revision", "another")
     with pytest.raises(Mismatch, match="encoder of"):
         earlier_reduction(home / "first", "hashing")
 

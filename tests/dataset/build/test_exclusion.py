@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from click.testing import CliRunner
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.cli import main
-from logforge.exclusion import excluded, read_conditions
-from logforge.expressions import text_literal
-from logforge.ingestion import ingest
-from logforge.report.context import Context
-from logforge.report.drift import Suspect, measure
+from logforge.cli.commands import main
+from logforge.core.sql import text_literal
+from logforge.dataset.build.exclusion import excluded, read_conditions
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
+from logforge.report.page.context import Context
+from logforge.report.sections.drift import Suspect, measure
 from logforge.schemas.errors import SpecError
-from logforge.shards import read_manifest
+from logforge.shards.reader import read_manifest
 
 SPEC = "gamma: 0.9\nterms:\n  success: {when: success, value: 1, at: terminal}\n"
 DAY = datetime(2026, 1, 5, tzinfo=UTC)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logforge import state_digests
-from logforge.build import BuildConfig, build_dataset, earlier_vocabulary
-from logforge.earlier_dataset import earlier_reduction
-from logforge.forgetting import forget
-from logforge.hashing_encoder import HashingEncoder
-from logforge.ingestion import ingest
-from logforge.states import StateBuilder, StateConfig
-from logforge.store import Store
+from logforge.dataset.build import state_digests
+from logforge.dataset.build.earlier_dataset import earlier_reduction
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset, earlier_vocabulary
+from logforge.dataset.states.builder import StateBuilder, StateConfig
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion.pipeline import ingest
+from logforge.store.store import Store
+from logforge.texts.hashing import HashingEncoder
 
 FIRST = """
 gamma: 0.9

@@ -19,12 +19,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.ingestion import ingest
-from logforge.rewards import parse_spec
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
+from logforge.rewards.pipeline import parse_spec
 from logforge.schemas.errors import CheckFailed
-from logforge.shards import load_shards
-from logforge.store import Store
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
 
 BOTH = """
 gamma: 1.0

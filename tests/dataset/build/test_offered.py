@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.actions import ActionSpace, seen_in
 from logforge.connectors import get
-from logforge.connectors.base import Source
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.frames import episodes_of, tables_of
-from logforge.rewards import score
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.records.base import Source
+from logforge.core.frames import episodes_of, tables_of
+from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
+from logforge.dataset.build.transitions import Member, split_arrays, transition_rows
+from logforge.dataset.states.builder import StateBuilder, StateConfig
+from logforge.rewards.pipeline import score
 from logforge.schemas.episode import Episode
-from logforge.states import StateBuilder, StateConfig
-from logforge.transitions import Member, split_arrays, transition_rows
-from made_episodes import finish
-from test_rewards import spec_of
+from support.made_episodes import finish
+from support.made_rewards import spec_of
 
 LISTS = st.sampled_from([None, [], ["a"], ["a", "b"], ["respond", "b"]])
 

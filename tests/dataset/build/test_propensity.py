@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logforge.calibration import calibration_error, log_loss
+from logforge.dataset.build.calibration import calibration_error, log_loss
+from logforge.dataset.build.masked_softmax import Calibration, MaskedSoftmax, softmax
+from logforge.dataset.build.propensity import estimate_propensities
 from logforge.envs import make
 from logforge.envs.behaviour import behaviour
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.simulation import logged
-from logforge.masked_softmax import Calibration, MaskedSoftmax, softmax
-from logforge.propensity import estimate_propensities
 from logforge.schemas.manifest import Vocabulary
 
 WORLD = make("it-ops")

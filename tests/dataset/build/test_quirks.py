@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import SHARED
-from logforge.build import BuildConfig, build_dataset
-from logforge.ingestion import ingest
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.episode import Episode, Step
-from logforge.shards import load_shards
-from logforge.store import Store
-from test_ingest import assert_conserved, content
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
+from support.places import DATA, SHARED
+from support.stored import assert_conserved, content
 
-CASES = sorted((Path(__file__).parent / "data" / "quirks").iterdir())
+CASES = sorted((DATA / "quirks").iterdir())
 A_STEP = "gamma: 1.0\nterms:\n  step: {value: -1}\n"
 SPECS = {
     "003": A_STEP,

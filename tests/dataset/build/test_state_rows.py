@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logforge.core.spool import RowSpool
+from logforge.dataset.build.state_rows import StateRows
 from logforge.schemas.errors import Mismatch
-from logforge.spool import RowSpool
-from logforge.state_rows import StateRows
 
 PLACED = {"episode_id": pl.String, "split": pl.String, "steps": pl.Int64}
 

@@ -4,10 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logforge.arrays import SplitArrays
-from logforge.conflict_near import near_states
+from logforge.dataset.conflicts.near import near_states
 from logforge.schemas.errors import UsageError
 from logforge.schemas.manifest import FeatureSlice
+from logforge.shards.arrays import SplitArrays
 
 LAYOUT = (
     FeatureSlice("task", 0, 2, ""),

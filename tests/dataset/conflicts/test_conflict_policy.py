@@ -5,11 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.conflict_policy import FLAG_ALL, TREATMENTS, contradicted, factors, read_policy, set_aside
-from logforge.conflict_rows import comparable
-from logforge.conflicts import KINDS, find_conflicts
+from logforge.dataset.conflicts.groups import KINDS, find_conflicts
+from logforge.dataset.conflicts.policy import (
+    FLAG_ALL,
+    TREATMENTS,
+    contradicted,
+    factors,
+    read_policy,
+    set_aside,
+)
+from logforge.dataset.conflicts.rows import comparable
 from logforge.schemas.errors import UnknownName, UsageError
-from made_conflicts import frame, row, said
+from support.made_conflicts import frame, row, said
 
 
 def found(*rows, words=None, near=None, epsilon=0.5):

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.conflict_rows import comparable, decisions_of
-from logforge.conflict_views import WIDTH, ConflictView, Narrowed, Said, Side, count, render, sides
-from logforge.conflicts import find_conflicts
+from logforge.dataset.conflicts.groups import find_conflicts
+from logforge.dataset.conflicts.rows import comparable, decisions_of
+from logforge.dataset.conflicts.views import WIDTH, ConflictView, Narrowed, Said, Side, count, render, sides
 from logforge.schemas.errors import UnknownName
 from logforge.schemas.tables import TABLES
-from made_conflicts import frame, row
+from support.made_conflicts import frame, row
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.conflict_rows import comparable
-from logforge.conflicts import find_conflicts
+from logforge.dataset.conflicts.groups import find_conflicts
+from logforge.dataset.conflicts.rows import comparable
 from logforge.schemas.errors import UsageError
 from logforge.schemas.tables import CONFLICTS
-from made_conflicts import frame, named, row, said
+from support.made_conflicts import frame, named, row, said
 
 
 def find(*rows, epsilon=0.5, decisions=None, near=None):

@@ -9,10 +9,10 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.ingestion import ingest
-from logforge.store import Store
-from planted_conflicts import KINDS, LABEL_LEVELS, LEVELS, Plant, number_of, plant
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
+from logforge.store.store import Store
+from support.planted_conflicts import KINDS, LABEL_LEVELS, LEVELS, Plant, number_of, plant
 
 EACH = 6
 SPEC = "gamma: 0.9\nterms: {success: {when: success, value: 10, at: terminal}}\n"

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from logforge import near_vectors
-from logforge.near_vectors import leaders, unit
+from logforge.dataset.conflicts import neighbours as near_vectors
+from logforge.dataset.conflicts.neighbours import leaders, unit
 
 
 def clustered(rng, rows, size, spread):

@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.cli import main
-from logforge.dataset_changes import settings, vocabularies
-from logforge.dataset_diff import PARTS, diff_datasets
-from logforge.ingestion import ingest
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.diff.changes import settings, vocabularies
+from logforge.dataset.diff.pipeline import PARTS, diff_datasets
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import LogforgeError, UnknownName
-from logforge.store import Store
+from logforge.store.store import Store
 
 SPEC = "gamma: 0.9\nterms:\n  success: {when: success, value: 10, at: terminal}\n  step_cost: {value: -0.1}\n"
 CONFIG = BuildConfig(encoder="hashing", text_size=4)

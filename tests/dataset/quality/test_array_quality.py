@@ -5,12 +5,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logforge.actions import ActionSpace
-from logforge.array_quality import validate_arrays
-from logforge.quality import FAILURES
+from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.build.transitions import split_arrays
+from logforge.dataset.quality.arrays import validate_arrays
+from logforge.dataset.quality.transitions import FAILURES
 from logforge.schemas.manifest import Vocabulary
-from logforge.transitions import split_arrays
-from test_quality import episode, frame
+from support.made_transitions import episode, frame
 
 SPACE = ActionSpace(Vocabulary(("respond", "clarify", "search", "<invalid>")), {})
 MASKS = ([True, False, True, False], [True, True, True, False])

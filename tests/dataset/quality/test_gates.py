@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logforge.gates import GATES, Measures, check_thresholds, pass_gates
+from logforge.dataset.quality.gates import GATES, Measures, check_thresholds, pass_gates
 from logforge.schemas.errors import CheckFailed, UsageError
-from made_chain import walk
+from support.made_chain import walk
 
 ROWS = ("episode_id", "success", "state_key", "state_key_canonical", "action_id", "action_valid", "parent_id")
 SEEN = [

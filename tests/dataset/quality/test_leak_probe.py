@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from logforge.leak_probe import leak_auc
+from logforge.dataset.quality.leak_probe import leak_auc
 
 
 def world(leak, episodes=240, trials=4, seed=0, width=30):

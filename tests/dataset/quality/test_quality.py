@@ -6,64 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.quality import FAILURES, Allowance, validate
+from logforge.dataset.quality.transitions import FAILURES, Allowance, validate
 from logforge.schemas.errors import UsageError
 from logforge.schemas.tables import TRANSITIONS
 from logforge.schemas.transition import RULES
+from support.made_transitions import GAMMA, episode, frame, terms
 
-GAMMA = 0.9
 SIZE = 4
 INVALID = 3
-SCHEMA = {
-    "VARCHAR": pl.String,
-    "INTEGER": pl.Int32,
-    "BIGINT": pl.Int64,
-    "DOUBLE": pl.Float64,
-    "BOOLEAN": pl.Boolean,
-    "BOOLEAN[]": pl.List(pl.Boolean),
-    "MAP(VARCHAR, DOUBLE)": pl.List(pl.Struct({"key": pl.String, "value": pl.Float64})),
-}
-SCHEMA = {column.name: SCHEMA[column.type] for column in TRANSITIONS.columns if column.name != "dataset"}
-
-
-def terms(**values):
-    return [{"key": key, "value": value} for key, value in values.items()]
-
-
-def episode(name, rewards, *, truncated=False, split="train", **more):
-    rows, value = [], 0.0
-    for step in reversed(range(len(rewards))):
-        value = rewards[step] + GAMMA * value
-        last = step == len(rewards) - 1
-        rows.append(
-            {
-                "episode_id": name,
-                "step": step,
-                "split": split,
-                "state_key": "k",
-                "state_key_canonical": "c",
-                "action": "search",
-                "action_id": 2,
-                "action_valid": True,
-                "reward": rewards[step],
-                "reward_terms": terms(a=rewards[step]),
-                "return_to_go": value,
-                "return_is_partial": truncated,
-                "terminal": last and not truncated,
-                "timeout": last and truncated,
-                "weight": 1.0,
-                "weight_parts": [],
-                "argument_numbers": [],
-                "success": None,
-                "source_kind": "agent_log",
-                "propensity_kind": "missing",
-                "mask": [True, False, True, False],
-                "mask_kind": "logged",
-                "locator": f"{name}.jsonl:{step}",
-                **more,
-            }
-        )
-    return rows[::-1]
 
 
 def rows():
@@ -76,10 +26,6 @@ def rows():
             "d", [0.3], parent_id="a/1", augmenter="paraphrase", augment_seed=0, source_kind="synthetic"
         ),
     ]
-
-
-def frame(data):
-    return pl.DataFrame(data, schema=SCHEMA)
 
 
 def check(data, invalid=INVALID):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.episode_memory import PENDING, EpisodeMemory, Memory, Remembered
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.dataset.states.memory import PENDING, EpisodeMemory, Memory, Remembered
 from logforge.schemas.episode import Episode
-from made_episodes import episodes, finish, parallel_episode, state_builder
+from support.made_episodes import episodes, finish, parallel_episode, state_builder
 
 
 def remembered(episode: Episode, index: int = -1) -> dict[str, Remembered]:

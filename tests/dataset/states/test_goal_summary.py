@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.goal_summary import SUMMARIES, WHOLE, goal_of
+from logforge.dataset.states.builder import StateConfig
+from logforge.dataset.states.goal_summary import SUMMARIES, WHOLE, goal_of
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UnknownName
-from logforge.states import StateConfig
-from made_episodes import episodes, parallel_episode, state_builder, with_another_future
+from support.made_episodes import episodes, parallel_episode, state_builder, with_another_future
 
 LONG = """You are Mia. You are polite. Your flight to Rome was cancelled, and you want a refund of the flight to Rome.
 It rains. If no refund of the flight is possible, you accept another flight to Rome! Bye."""

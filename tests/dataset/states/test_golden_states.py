@@ -12,29 +12,30 @@ import msgspec
 import numpy as np
 import pytest
 
-from conftest import SAMPLES
-from logforge import build, features
-from logforge.actions import ActionSpace
-from logforge.build import BuildConfig, build_dataset
-from logforge.build_report import LeftOut
-from logforge.forgetting import forget
-from logforge.golden_states import (
+from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.build import pipeline as build
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.build.report import LeftOut
+from logforge.dataset.states import features
+from logforge.dataset.states.golden import (
     GOLDEN_COUNT,
     GOLDEN_FILE,
     GoldenStates,
     digests,
     golden_file,
-    of_episodes,
     prove,
     read_golden,
 )
-from logforge.hashing_encoder import HashingEncoder
-from logforge.ingestion import ingest
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import InputError, Mismatch
-from logforge.serving import StateServer
-from logforge.shards import check_files, load_shards, read_manifest
-from logforge.store import Store
-from made_episodes import parallel_episode, state_builder
+from logforge.serving.server import StateServer
+from logforge.shards.reader import check_files, load_shards, read_manifest
+from logforge.store.store import Store
+from logforge.texts.hashing import HashingEncoder
+from support.made_episodes import parallel_episode, state_builder
+from support.made_policy import texts_of_its_own
+from support.places import SAMPLES
 
 structs = msgspec.structs
 
@@ -213,14 +214,6 @@ def test_an_episode_that_the_conflicts_set_aside_has_none(home, tmp_path, monkey
 
 def test_the_card_says_that_the_folder_holds_texts(home):
     assert "`golden_states.json` holds texts of the logs" in (home / "default" / "README.md").read_text()
-
-
-def texts_of_its_own(one, golden) -> list[bytes]:
-    """The longer texts of a golden state's episode that no other episode's states hold, as the file has them."""
-    others = golden_file(of_episodes(golden, {other.episode_id for other in golden} - {one.episode_id}))
-    texts = (turn.content for turn in one.state.window if len(turn.content or "") > 60)
-    written = (json.dumps(text, ensure_ascii=False)[1:-1].encode() for text in texts)
-    return [text for text in written if text not in others]
 
 
 def test_nothing_of_a_forgotten_episode_stays_in_them(home, tmp_path):

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from logforge.encoders import TextVectors
-from logforge.episode_memory import Memory, Remembered
-from logforge.memory_features import memory_block
+from logforge.dataset.states.memory import Memory, Remembered
+from logforge.dataset.states.memory_features import memory_block
+from logforge.dataset.states.symbols import State
 from logforge.schemas.manifest import Vocabulary
-from logforge.symbols import State
+from logforge.texts.encoders import TextVectors
 
 VOCABULARY = Vocabulary.build(["find", "pay"])
 LOOKUP = TextVectors(

@@ -6,23 +6,22 @@ Twice: everything after a decision is changed in the episode, and the raw log it
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from conftest import SAMPLES
-from logforge.actions import ActionSpace, seen_in
 from logforge.connectors import detect, get, registry
-from logforge.connectors.base import Source
-from logforge.encoders import TextVectors, make_encoder
+from logforge.connectors.records.base import Source
+from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
+from logforge.dataset.states.builder import StateBuilder, StateConfig, canonical_key, state_key
 from logforge.schemas.episode import Episode
-from logforge.states import StateBuilder, StateConfig, canonical_key, state_key
-from logforge.variants import shape_of, stops_before
-from made_episodes import with_another_future
+from logforge.testing.variants import shape_of, stops_before
+from logforge.texts.encoders import TextVectors, make_encoder
+from support.made_episodes import with_another_future
+from support.places import DATA, SAMPLES
 
-DATA = Path(__file__).parent / "data" / "connectors"
-FILES = sorted(p for root in (SAMPLES, DATA) for p in root.rglob("*") if p.is_file() and detect(p))
+FIXTURES = DATA / "connectors"
+FILES = sorted(p for root in (SAMPLES, FIXTURES) for p in root.rglob("*") if p.is_file() and detect(p))
 CUTS = 6
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.episode_memory import Memory, Remembered
+from logforge.dataset.states.memory import Memory, Remembered
+from logforge.dataset.states.symbols import GroupCall, PastCall, State, Turn
+from logforge.dataset.states.text import TEMPLATE, parse_state, state_text
 from logforge.schemas.errors import InputError, Mismatch
-from logforge.state_text import TEMPLATE, parse_state, state_text
-from logforge.symbols import GroupCall, PastCall, State, Turn
-from made_episodes import episodes, parallel_episode, real_episodes, state_builder
+from support.made_episodes import episodes, parallel_episode, real_episodes, state_builder
 
 TEXTS = st.text(max_size=20) | st.sampled_from(
     [

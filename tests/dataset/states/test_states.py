@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.connectors.builder import EpisodeBuilder
-from logforge.connectors.outcome import ERROR_CLASSES
-from logforge.encoders import TextVectors
-from logforge.features import STATUSES
-from logforge.hashing_encoder import HashingEncoder
-from logforge.history_ids import NO_CALL, history_ids
+from logforge.connectors.episodes.builder import EpisodeBuilder
+from logforge.connectors.episodes.outcome import ERROR_CLASSES
+from logforge.dataset.states.builder import BLOCKS, State, StateBuilder, StateConfig
+from logforge.dataset.states.features import STATUSES
+from logforge.dataset.states.history_ids import NO_CALL, history_ids
+from logforge.dataset.states.symbols import GroupCall, PastCall, Turn
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.states import BLOCKS, State, StateBuilder, StateConfig
-from logforge.symbols import GroupCall, PastCall, Turn
-from made_episodes import episodes, finish, parallel_episode, state_builder, with_another_future
+from logforge.texts.encoders import TextVectors
+from logforge.texts.hashing import HashingEncoder
+from support.made_episodes import episodes, finish, parallel_episode, state_builder, with_another_future
 
 
 def looked_up(builder: StateBuilder, states: list[State]) -> TextVectors:

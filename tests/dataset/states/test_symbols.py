@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.actions import ActionSpace
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.episode_memory import Memory
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.states.builder import State, StateBuilder, StateConfig, canonical_key, state_key
+from logforge.dataset.states.memory import Memory
+from logforge.dataset.states.symbols import PENDING, GroupCall, PastCall, Turn
 from logforge.schemas.episode import Episode
-from logforge.states import State, StateBuilder, StateConfig, canonical_key, state_key
-from logforge.symbols import PENDING, GroupCall, PastCall, Turn
-from made_episodes import (
+from support.made_episodes import (
     T0,
     episodes,
     finish,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.text_facts import ARGUMENT_COLUMNS, MOST_FACTS, argument_digest, fact_columns
+from logforge.dataset.states.json_facts import ARGUMENT_COLUMNS, MOST_FACTS, argument_digest, fact_columns
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

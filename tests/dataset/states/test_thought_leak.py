@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import json
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.forgetting import forget
-from logforge.ingestion import ingest
-from logforge.shard_card import CARD
-from logforge.shards import read_manifest
-from logforge.store import Store
-from logforge.thought_leak import ThoughtLeak, thought_leak
-
-SPEC = "gamma: 0.99\nterms:\n  success: {when: success, value: 1, at: end}\n"
-
-
-def call(name, thought, number):
-    function = {"name": name, "arguments": "{}"}
-    made = {"id": f"c{number}", "type": "function", "function": function}
-    said = {"role": "assistant", "content": None, "reasoning_content": thought, "tool_calls": [made]}
-    return [said, {"role": "tool", "tool_call_id": f"c{number}", "content": f"done {number}"}]
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.states.coverage import ThoughtLeak, thought_leak
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion.pipeline import ingest
+from logforge.shards.card import CARD
+from logforge.shards.reader import read_manifest
+from logforge.store.store import Store
+from support.made_calls import SPEC, call
 
 
 def test_a_thought_counts_for_the_calls_after_it_and_only_as_a_whole_word(tmp_path):

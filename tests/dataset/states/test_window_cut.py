@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.ingestion import ingest
-from logforge.states import StateConfig
-from logforge.store import Store
-from logforge.window_cut import WindowCut, window_cut
-from test_thought_leak import SPEC, call
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.states.builder import StateConfig
+from logforge.dataset.states.window_cut import WindowCut, window_cut
+from logforge.ingestion.pipeline import ingest
+from logforge.store.store import Store
+from support.made_calls import SPEC, call
 
 
 def test_decisions_and_the_messages_that_they_no_longer_see_are_counted(tmp_path):

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.check import check_dataset
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.curriculum import (
+from logforge.checks.pipeline import check_dataset
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.weights.curriculum import (
     HARD,
     STAGES,
     Difficulty,
@@ -24,12 +24,12 @@ from logforge.curriculum import (
     stages_file,
     without,
 )
-from logforge.forgetting import forget
-from logforge.ingestion import ingest
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import UnknownName, UsageError
-from logforge.shards import load_shards
-from logforge.store import Store
-from made_episodes import finish
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
+from support.made_episodes import finish
 
 SPEC = "gamma: 0.9\nterms: {success: {when: success, value: 10, at: terminal}}\n"
 

@@ -4,16 +4,16 @@ import msgspec
 import polars as pl
 import pytest
 
-from conftest import SAMPLES
-from logforge.connectors.base import Source
-from logforge.connectors.builder import Call, EpisodeBuilder
-from logforge.connectors.tau_bench import TauBench
-from logforge.encoders import embed, make_encoder
-from logforge.off_task import THRESHOLD, pollution
+from logforge.connectors.benchmarks.tau_bench import TauBench
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.records.base import Source
+from logforge.dataset.weights.off_task import THRESHOLD, pollution
 from logforge.schemas.episode import Episode
-from logforge.store import Store
-from made_episodes import finish
-from planted_strays import planted_steps, polluted
+from logforge.store.store import Store
+from logforge.texts.encoders import embed, make_encoder
+from support.made_episodes import finish
+from support.places import SAMPLES
+from support.planted_strays import planted_steps, polluted
 
 REAL = SAMPLES / "tau_bench" / "gpt-4o-airline.15tasks.json"
 STRAY = "penguins marry forever presenting pebbles while waddling"

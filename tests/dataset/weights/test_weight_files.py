@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.config import default_map
+from logforge.cli.config import default_map
+from logforge.dataset.weights.files import load_weights
+from logforge.dataset.weights.parts import Weights
 from logforge.schemas.errors import LogforgeError, SpecError
-from logforge.weight_files import load_weights
-from logforge.weighting import Weights
 
 
 def write(folder, text, name="weights.yaml"):

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.check import check_dataset
-from logforge.frames import POLARS_TYPES
-from logforge.ingestion import ingest
-from logforge.quality import in_order_of_names
+from logforge.checks.pipeline import check_dataset
+from logforge.core.frames import POLARS_TYPES
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.dataset.quality.transitions import in_order_of_names
+from logforge.dataset.weights.parts import Weights, parts_told, weigh
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import UsageError
-from logforge.shards import load_shards
-from logforge.store import Store
-from logforge.weighting import Weights, parts_told, weigh
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
 
 SPEC = "gamma: 0.9\nterms: {success: {when: success, value: 10, at: terminal}}\n"
 START = datetime(2026, 1, 1)

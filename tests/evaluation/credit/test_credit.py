@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import fields, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -17,23 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logforge
-import made_chain as chain
-from logforge.arrays import SplitArrays
-from logforge.cli import main
-from logforge.credit import credit_of, fit_values
-from logforge.credit_methods import BONUS, METHODS, Evidence
-from logforge.decomposition import FOLDS, decompose
-from logforge.ope import Span, q_values
-from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard
+from logforge.cli.commands import main
+from logforge.evaluation.credit.decomposition import FOLDS, decompose
+from logforge.evaluation.credit.methods import BONUS, METHODS, Evidence
+from logforge.evaluation.credit.pipeline import credit_of, fit_values
+from logforge.evaluation.credit.targets import KINDS, targets_of
+from logforge.learning.ope.fqe import Span, q_values
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.shards import Shard, load_shards
-from logforge.side_arrays import plain_sides
-from logforge.store import Store
-from logforge.targets import KINDS, targets_of
-from made_chain import CELLS, FORWARD, GAMMA, GOAL, STEP, VOCABULARY
+from logforge.shards.reader import load_shards
+from logforge.store.store import Store
+from support import made_chain as chain
+from support.made_chain import CELLS, FORWARD, GAMMA, GOAL, STEP
+from support.made_credit import CHANCE, made_shard
 
 FAST = {"members": 5, "updates": 250}
-CHANCE = 0.4
 
 
 def true_values(forward: float) -> tuple[np.ndarray, np.ndarray]:
@@ -48,78 +43,9 @@ def true_values(forward: float) -> tuple[np.ndarray, np.ndarray]:
     return v, np.stack([go, STEP + GAMMA * v])
 
 
-def drawing_policy(manifest):
-    """Goes forward with CHANCE and idles evenly: the one that made the log."""
-    weight = np.full((VOCABULARY.size, CELLS), -50.0, np.float32)
-    weight[chain.IDLE] = np.log((1 - CHANCE) / len(chain.IDLE))
-    weight[FORWARD] = np.log(CHANCE)
-    card = PolicyCard.of(manifest, algo="bc", kind="logits", golden=Golden([], []))
-    return PolicyBundle(card, (Layer(weight, np.zeros(VOCABULARY.size, np.float32)),))
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("credit")
-    held = chain.walk(12, CHANCE, 2)
-    known = np.where(np.arange(held.size) % 2, np.where(held.actions == FORWARD, CHANCE, 0.2), np.nan)
-    known = known.astype(np.float32)
-    held = replace(held, propensities=known, **plain_sides(held.actions, known))
-    dataset = chain.write_chain(folder / "chain", chain.walk(300, CHANCE, 0), chain.walk(3, CHANCE, 1), held)
-    manifest = load_shards(dataset).manifest
-    drawing_policy(manifest).save(folder / "run" / "bc")
-    told = {
-        "schema_version": 3,
-        "dataset": {"path": str(dataset), "hash": manifest.hash},
-        "config": {"algo": "bc", "seed": 0},
-        "policies": {"bc": {"seed": 0}},
-        "left_out": {},
-    }
-    (folder / "run" / "train.json").write_text(json.dumps(told))
-    return folder / "run"
-
-
 @pytest.fixture(scope="module")
 def valued(run):
     return fit_values(run, "test", **FAST)
-
-
-@pytest.fixture(scope="module")
-def store(run):
-    """The store's rows that the chain's test split would have come from; decisions 30 s apart, one time in each unknown."""
-    held = load_shards(run.parent / "chain", "test")
-    path = run.parent / "store.duckdb"
-    steps = np.arange(held.size) - np.asarray(held.episode_offsets)[held.episode_index]
-    frame = pl.DataFrame(
-        {
-            "dataset": "chain",
-            "split": "test",
-            "episode_id": [f"e{number:02}" for number in held.episode_index],
-            "step": steps.astype(np.int32),
-            "position": steps.astype(np.int32),
-            "action": [VOCABULARY.actions[action] for action in held.actions],
-            "kind": ["respond" if action in chain.IDLE[:2] else "tool" for action in held.actions.tolist()],
-            "result_status": ["ok" if action == FORWARD else "error" for action in held.actions.tolist()],
-            "reward": held.rewards.astype(np.float64),
-            "success": held.success[held.episode_index] == 1,
-            "locator": [f"log.jsonl:{number + 1}" for number in range(held.size)],
-            "created_at": [
-                None if step == 2 else datetime(2026, 1, 1) + timedelta(seconds=30 * step)
-                for step in steps.tolist()
-            ],
-        }
-    )
-    with Store(path) as opened:
-        opened.con.register("rows", frame.to_arrow())
-        for table, columns in (
-            ("transitions", "dataset, split, episode_id, step, action, reward, success, locator"),
-            ("steps", "episode_id, step, position, kind, action, result_status, locator"),
-            ("messages", "episode_id, position, created_at"),
-        ):
-            opened.con.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM rows")
-        opened.con.execute(
-            "INSERT INTO datasets BY NAME SELECT 'chain' AS dataset, ? AS hash", [held.manifest.hash]
-        )
-    return path
 
 
 def test_values_are_those_of_the_linear_equations(valued):
@@ -151,7 +77,7 @@ def test_ratios_are_known_where_propensities_are(valued):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_targets_of_a_shard_are_those_of_its_arrays(valued, kind):
-    from logforge import targets
+    from logforge.evaluation.credit import targets
 
     shard, values = valued
     offsets, ended = np.asarray(shard.episode_offsets), shard.terminals[shard.episode_offsets[1:] - 1]
@@ -199,26 +125,6 @@ def test_what_is_shared_out_is_what_came_in(episodes, seed, same):
         found = METHODS[method].give(Evidence(shard, train)).amounts
         for rewards, (start, stop) in zip(episodes, pairwise(shard.episode_offsets), strict=True):
             assert found[start:stop].sum() == pytest.approx(sum(rewards), abs=1e-6)
-
-
-def made_shard(episodes, seed):
-    """Episodes with these rewards, and observations and actions drawn at random."""
-    rng = np.random.default_rng(seed)
-    lengths = [len(rewards) for rewards in episodes]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    plain = chain.walk(len(episodes), CHANCE, 0)
-    arrays = {
-        **vars(plain),
-        "actions": rng.choice(chain.ALLOWED, offsets[-1]).astype(np.int32),
-        "rewards": np.concatenate(episodes).astype(np.float32),
-        "episode_offsets": offsets,
-        "observation_offsets": offsets + np.arange(len(offsets)),
-        "observations": rng.random((offsets[-1] + len(episodes), CELLS)).astype(np.float32),
-        "masks": np.ones((offsets[-1] + len(episodes), VOCABULARY.size), bool),
-    }
-    names = {field.name for field in fields(SplitArrays)}
-    given = {name: array for name, array in arrays.items() if name in names}
-    return Shard(**given, manifest=chain.manifest(), path=Path(), split="test")
 
 
 def test_shares_are_even_by_gamma_or_all_at_the_end(valued):

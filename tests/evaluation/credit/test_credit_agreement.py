@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.cli import main
-from logforge.credit_agreement import consistency, credit_agreement, krippendorff_alpha, spearman
+from logforge.cli.commands import main
+from logforge.evaluation.credit.agreement import consistency, credit_agreement, krippendorff_alpha, spearman
 from logforge.schemas.errors import CheckFailed, UsageError
-from logforge.store import Store
-from test_credit import run, store  # noqa: F401
+from logforge.store.store import Store
+from support.made_credit import run, store  # noqa: F401
 
 NO = np.nan
 FOUR = np.array([

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import made_chain as chain
-from logforge.credit import credit_of, fit_values
-from logforge.credit_evidence import spread_of, support_of
-from logforge.credit_methods import METHODS, Evidence, Values
-from logforge.fqe_fit import ByMember
+from logforge.evaluation.credit.evidence import spread_of, support_of
+from logforge.evaluation.credit.methods import METHODS, Evidence, Values
+from logforge.evaluation.credit.pipeline import credit_of, fit_values
+from logforge.learning.ope.fqe_fit import ByMember
 from logforge.schemas.errors import UsageError
-from logforge.shards import Shard, load_shards
-from logforge.store import Store
-from made_chain import CELLS, FORWARD
-from test_credit import made_shard, run, store  # noqa: F401
+from logforge.shards.reader import Shard, load_shards
+from logforge.store.store import Store
+from support import made_chain as chain
+from support.made_chain import CELLS, FORWARD
+from support.made_credit import made_shard, run, store  # noqa: F401
 
 VALUED = [name for name, method in METHODS.items() if method.needs == "values"]
 
@@ -105,7 +105,9 @@ def test_each_member_is_asked_and_their_mean_is_what_was_given(run):  # noqa: F8
 
 
 def test_what_no_similar_decision_did_is_flagged_wherever_credit_is_shown(run, store, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("logforge.credit.support_of", lambda shard, train: np.arange(shard.size) % 3)
+    monkeypatch.setattr(
+        "logforge.evaluation.credit.pipeline.support_of", lambda shard, train: np.arange(shard.size) % 3
+    )
     with Store(store, read_only=True) as opened:
         report = credit_of(opened, run, members=2, updates=5, out=tmp_path / "c.parquet")
     frame = pl.read_parquet(tmp_path / "c.parquet")

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from logforge.key_steps import read_key_steps, scored
+from logforge.evaluation.credit.key_steps import read_key_steps, scored
 from logforge.schemas.errors import CheckFailed, InputError
 
 ROW = {"episode_id": "e1", "step": 1, "annotator": "ana", "key": True}

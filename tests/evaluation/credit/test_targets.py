@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.returns import returns_to_go, time_discounts
+from logforge.evaluation.credit.targets import gae, n_step, retrace, td_lambda
+from logforge.rewards.returns import returns_to_go, time_discounts
 from logforge.schemas.errors import UsageError
-from logforge.targets import gae, n_step, retrace, td_lambda
 
 number = st.floats(-10, 10, allow_nan=False)
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import made_chain as chain
-from logforge.array_rules import ARRAYS
-from logforge.arrays import SplitArrays
-from logforge.cli import main
-from logforge.diagnosis import diagnose
-from logforge.run_symptoms import SURE
-from logforge.training import train
-from made_chain import GAMMA, IDLE
+from logforge.cli.commands import main
+from logforge.evaluation.tuning.diagnosis import diagnose
+from logforge.evaluation.tuning.run_symptoms import SURE
+from logforge.learning.training.pipeline import train
+from logforge.shards.array_rules import ARRAYS
+from logforge.shards.arrays import SplitArrays
+from support import made_chain as chain
+from support.made_chain import GAMMA, IDLE
 
 GOOD = {"updates": 700, "batch_size": 64, "hidden": (16,), "learning_rate": 2e-3}
 BRIEF = 30

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import made_chain as chain
-from logforge.cli import main
-from logforge.policy import load_policy
-from logforge.presets import preset
+from logforge.cli.commands import main
+from logforge.evaluation.tuning.choice import MOST_OOD, SweepReport, Tried, choose
+from logforge.evaluation.tuning.sweeping import SWEEP_FILE, Setting, _trained, sweep
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.training.pipeline import train
+from logforge.learning.training.presets import preset
 from logforge.schemas.errors import UsageError
-from logforge.shards import load_shards
-from logforge.sweep_choice import MOST_OOD, SweepReport, Tried, choose
-from logforge.sweeping import SWEEP_FILE, Setting, _trained, sweep
-from logforge.training import train
-from made_chain import CELLS
+from logforge.shards.reader import load_shards
+from support import made_chain as chain
+from support.made_chain import CELLS
 
 SMALL = {"updates": 60, "batch_size": 32, "hidden": (16,)}
 

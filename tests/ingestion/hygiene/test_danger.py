@@ -7,10 +7,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from logforge.cli import main
-from logforge.danger import Dangers
+from logforge.cli.commands import main
+from logforge.ingestion.hygiene.danger import Dangers
 from logforge.schemas.errors import UsageError
-from logforge.store import Store
+from logforge.store.store import Store
 
 NAMES = {
     "delete": [

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.cli import main
-from logforge.flaggers import flagger_versions
-from logforge.ingestion import ingest, read_again
-from logforge.reading import ReadOptions
+from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.hygiene.flaggers import flagger_versions
+from logforge.ingestion.pipeline import ingest, read_again
+from logforge.ingestion.reading import ReadOptions
 from logforge.schemas.errors import UsageError
-from logforge.store import Store
-from test_hygiene import PASSWORD, SPEC, conversation, rows
+from logforge.store.store import Store
+from support.made_conversations import PASSWORD, SPEC, conversation, rows
 
 CODE = """
 seen = []

@@ -10,37 +10,17 @@ import stat
 import pytest
 from click.testing import CliRunner
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.cli import main
-from logforge.connectors.policies import prompt_version
-from logforge.ingestion import ingest
+from logforge.cli.commands import main
+from logforge.connectors.episodes.policies import prompt_version
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import StoreError
-from logforge.schemas.tables import TABLES
-from logforge.secret_hashes import key_path, store_key
-from logforge.store import Store
-from made_secrets import Maker
+from logforge.store.keyed_hashes import key_path, store_key
+from logforge.store.store import Store
+from support.made_conversations import PASSWORD, SPEC, TOKEN, M, conversation, everything, rows
 
-M = Maker(3)
-TOKEN = "gh" + "p_" + M.some("abcdefgh01234", 36)
 AWS = "AK" + "IA" + M.some("ABCDEFGH234567", 16)
-PASSWORD = "hunter2" + "xyzzy"
 SECRETS = (TOKEN, AWS, PASSWORD)
-SPEC = "gamma: 1.0\nterms:\n  step: {value: -1}\n"
-
-
-def conversation(
-    name: str, said: str = "", command: object = None, result: str = "ok", **more: object
-) -> dict[str, object]:
-    arguments = json.dumps({"command": f"echo {name}" if command is None else command})
-    call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": arguments}}
-    messages = [
-        {"role": "system", "content": "You help."},
-        {"role": "user", "content": said or f"please do {name}"},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": result},
-        {"role": "assistant", "content": "done"},
-    ]
-    return {"id": name, "messages": messages, **more}
 
 
 LEAKY = conversation(
@@ -61,14 +41,6 @@ def logs(tmp_path, write_jsonl):
     write_jsonl(folder / "b.jsonl", [conversation("other", result=f"and {TOKEN}")])
     (folder / "c.jsonl").write_text(f'{{"messages": "{TOKEN}\n{{"id": "x", "password": "{PASSWORD}", \n')
     return folder
-
-
-def rows(store: Store, query: str) -> list[tuple[object, ...]]:
-    return store.con.sql(query).fetchall()
-
-
-def everything(store: Store) -> str:
-    return "\n".join(str(rows(store, f"SELECT * FROM {table}")) for table in TABLES)
 
 
 def test_no_secret_is_left_in_the_store_or_in_what_is_made_of_it(logs, tmp_path):
@@ -173,7 +145,7 @@ def test_the_store_is_the_same_in_whatever_order_and_pieces_it_is_read(tmp_path,
     ]
     seen = set()
     for weight in (20_000, 7):
-        monkeypatch.setattr("logforge.reading.CHUNK_WEIGHT", weight)
+        monkeypatch.setattr("logforge.ingestion.reading.CHUNK_WEIGHT", weight)
         random.Random(weight).shuffle(made)
         folder = tmp_path / str(weight)
         write_jsonl(folder / "a.jsonl", made[:5])
@@ -218,7 +190,7 @@ def test_without_redaction_everything_stays_and_switching_reads_again(logs, stor
 def test_new_rules_read_everything_again(logs, store, monkeypatch):
     ingest(store, [logs])
     assert ingest(store, [logs]).read == 0
-    monkeypatch.setattr("logforge.redaction.RULES_VERSION", 999)
+    monkeypatch.setattr("logforge.ingestion.hygiene.redaction.RULES_VERSION", 999)
     assert ingest(store, [logs]).unchanged == 0
 
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge import optional
-from logforge.forgetting import forget
-from logforge.ingestion import ingest
-from logforge.inspection import inspect
-from logforge.personal_data import personal_findings, personal_kinds
-from logforge.redaction import Redaction, redact, redact_json
+from logforge.core import extras as optional
+from logforge.forgetting.pipeline import forget
+from logforge.ingestion.hygiene.inspection import inspect
+from logforge.ingestion.hygiene.personal_data import personal_findings, personal_kinds
+from logforge.ingestion.hygiene.redaction import Redaction, redact, redact_json
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import MissingExtra, UsageError
-from made_personal import LOOK_ALIKES, corpus
-from test_hygiene import conversation, everything, rows
+from support.made_conversations import conversation, everything, rows
+from support.made_personal import LOOK_ALIKES, corpus
 
 KINDS = personal_kinds(["all"])
 ALL = Redaction(personal=KINDS)

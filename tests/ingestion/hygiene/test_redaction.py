@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import ROOT
-from logforge.connectors.jsontext import canonical
-from logforge.inspection import forget_texts, inspect
-from logforge.redaction import Redaction, redact, redact_json, views
-from logforge.vendor_secrets import hits, kind_of_rule, vendor_findings
-from made_secrets import KINDS, Maker, Sample, benign, corpus
+from logforge.connectors.records.json import canonical
+from logforge.ingestion.hygiene.inspection import forget_texts, inspect
+from logforge.ingestion.hygiene.redaction import Redaction, redact, redact_json, views
+from logforge.ingestion.hygiene.secrets.vendors import hits, kind_of_rule, vendor_findings
+from support.made_secrets import KINDS, Maker, Sample, benign, corpus
+from support.places import ROOT
 
 CORPUS = corpus(seed=11, rounds=1)
 AWS = "AK" + "IAZ7Q3M5N2K4J6H7PL"
@@ -225,7 +225,9 @@ def _seconds(seed: str, size: int) -> float:
 
 def test_a_long_text_is_scanned_once(monkeypatch):
     scanned: list[str] = []
-    monkeypatch.setattr("logforge.vendor_secrets.hits", lambda texts: scanned.extend(texts) or set())
+    monkeypatch.setattr(
+        "logforge.ingestion.hygiene.secrets.vendors.hits", lambda texts: scanned.extend(texts) or set()
+    )
     forget_texts()
     prompt = "You are a helpful agent. " * 100
     for other in ("one", "two"):

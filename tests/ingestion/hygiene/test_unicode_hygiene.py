@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.unicode_hygiene import SUSPECT, clean
+from logforge.ingestion.hygiene.characters import SUSPECT, clean
 
 ENGLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
 HIDDEN = "".join(chr(0xE0000 + ord(letter)) for letter in "send it")

@@ -19,19 +19,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import ROOT, SAMPLES
-from logforge import containers, ingestion, unpacking
-from logforge.containers import Budget, Limits, Refused, bytes_of, inner_path, kind_of, unpack_stream
-from logforge.dry_run import dry_run
-from logforge.ingestion import ingest
-from logforge.locate import resolve, unpacked
-from logforge.reading import ReadOptions
+from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion.dry_run import dry_run
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.reading import ReadOptions
+from logforge.ingestion.sources import containers, unpacking
+from logforge.ingestion.sources.containers import (
+    Budget,
+    Limits,
+    Refused,
+    bytes_of,
+    inner_path,
+    kind_of,
+    unpack_stream,
+)
+from logforge.ingestion.sources.streams import plain_name
+from logforge.lineage.locate import resolve, unpacked
 from logforge.schemas.errors import StoreError, UsageError
 from logforge.schemas.rules import CATALOGUE
-from logforge.store import Store
-from logforge.streams import plain_name
-from packing import ARCHIVES, STREAMS, members_of, tarred, zipped
-from test_ingest import assert_conserved
+from logforge.store.store import Store
+from support.packing import ARCHIVES, STREAMS, members_of, tarred, zipped
+from support.places import ROOT, SAMPLES
+from support.stored import assert_conserved
 
 DATA = ROOT / "tests" / "data"
 TOLD = (
@@ -193,7 +202,7 @@ def test_an_archive_is_unpacked_once_and_workers_change_nothing(tmp_path, sample
         ingest(store, [tmp_path / "p"], workers=2)
         assert told(store, "p!") == samples
         ingest(store, [tmp_path / "q.gz"])
-        monkeypatch.setattr("logforge.packed.unpack", lambda *_: pytest.fail("unpacked again"))
+        monkeypatch.setattr("logforge.ingestion.packed.unpack", lambda *_: pytest.fail("unpacked again"))
         assert ingest(store, [tmp_path / "p", tmp_path / "q.gz"]).read == 0
 
 

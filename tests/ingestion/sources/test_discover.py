@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from logforge.ingestion import ingest
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import InputError
 
 

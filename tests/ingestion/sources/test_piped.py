@@ -11,14 +11,14 @@ import threading
 import pytest
 from click.testing import CliRunner
 
-from logforge.cli import main
-from logforge.ingestion import ingest
-from logforge.piped import apart
-from logforge.replaying import replay
+from logforge.cli.commands import main
+from logforge.ingestion.pipeline import ingest
+from logforge.ingestion.replaying import replay
+from logforge.ingestion.sources.pipes import apart
+from logforge.ingestion.watching import watch
 from logforge.schemas.errors import UsageError
-from logforge.store import Store
-from logforge.watching import watch
-from test_ingest import assert_conserved, content
+from logforge.store.store import Store
+from support.stored import assert_conserved, content
 
 
 def lines(conversation, *names):
@@ -106,7 +106,7 @@ def test_a_pipe_given_by_name_is_read_one_in_a_folder_is_not(store, tmp_path, co
 
 def test_the_device_of_standard_input_is_read_too(tmp_path, conversation):
     """What a shell does: `cat x.jsonl | logforge ingest /dev/stdin`."""
-    code = "from logforge.cli import main; main()"
+    code = "from logforge.cli.commands import main; main()"
     given = [sys.executable, "-c", code, "ingest", "/dev/stdin", "--json"]
     done = subprocess.run(
         given, input=lines(conversation, "one"), capture_output=True, text=True, cwd=tmp_path, check=True

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from benchmarks.ope_coverage import Cell, Setting, truth, weighed
 
-import made_chain as chain
-from logforge import importance as imp
-from logforge.importance import ESTIMATORS, Payments, importance
-from logforge.ope import Span
+from logforge.learning.ope import importance as imp
+from logforge.learning.ope.fqe import Span
+from logforge.learning.ope.importance import ESTIMATORS, Payments, importance
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.transition import PROPENSITY_KINDS
+from support import made_chain as chain
 
 GAMMA, WIDE = 0.5, Span(-100, 100)
 GO, STAY = chain.FORWARD, chain.IDLE[0]

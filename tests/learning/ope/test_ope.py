@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import made_chain as chain
-from logforge import fqe_fit, ope
+from logforge.learning.ope import fqe as ope
+from logforge.learning.ope import fqe_fit
 from logforge.schemas.errors import UsageError
-from made_chain import ALLOWED, FORWARD, GAMMA, IDLE
+from support import made_chain as chain
+from support.made_chain import ALLOWED, FORWARD, GAMMA, IDLE
 
 SPAN = ope.Span(-10, 9.9)
 

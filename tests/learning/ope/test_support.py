@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from logforge.support import NEIGHBOURS, similar_actions
-from made_arrays import make
+from logforge.learning.ope.support import NEIGHBOURS, similar_actions
+from support.made_arrays import make
 
 
 def placed(points, actions, lengths):

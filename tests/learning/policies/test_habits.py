@@ -11,25 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.habits import Habits, Range, entropies, playable
-from logforge.layers import Layer
-from logforge.policy import Golden, PolicyBundle, PolicyCard, load_policy
+from logforge.learning.policies.bundle import PolicyBundle, load_policy
+from logforge.learning.policies.habits import Habits, Range, entropies, playable
 from logforge.schemas.errors import UsageError
-from made_arrays import DIM, VOCABULARY, altered, episode_kinds, make, manifest
-
-SEALED = manifest().sealed({}, None, {"encoder/pca.npz": "one", "train/actions.npy": "two"})
-A = VOCABULARY.size
-
-
-def made(seed: int = 0, *, behaviour: bool = True) -> PolicyBundle:
-    rng = np.random.default_rng(seed)
-
-    def layer() -> Layer:
-        weight = rng.normal(size=(A, DIM)) * np.array([0.02, 1, 1])
-        return Layer(weight.astype(np.float32), rng.normal(size=A).astype(np.float32))
-
-    card = PolicyCard.of(SEALED, algo="bc", kind="logits", golden=Golden([], []))
-    return PolicyBundle(card, (layer(),), (layer(),) if behaviour else ())
+from support.made_arrays import VOCABULARY, altered, episode_kinds, make
+from support.made_habits import A, made
 
 
 @given(

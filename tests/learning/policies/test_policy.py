@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import subprocess
@@ -15,45 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import SAMPLES
-from logforge.build import BuildConfig, build_dataset
-from logforge.ingestion import ingest
-from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard, load_policy
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
+from logforge.learning.policies.bundle import Layer, load_policy
+from logforge.learning.training.pipeline import train
 from logforge.schemas.errors import InputError, Mismatch, UsageError
-from logforge.schemas.manifest import ArgumentTemplate, EncoderRef, FeatureSlice
-from logforge.serving import StateServer
-from logforge.store import Store
-from logforge.training import train
-from made_arrays import DIM, VOCABULARY, manifest
-
-SEALED = manifest().sealed({}, None, {"encoder/pca.npz": "one", "train/actions.npy": "two"})
-A = VOCABULARY.size
-
-
-def by_hand(layers, observations):
-    """The MLP, one row and one unit at a time."""
-    rows = []
-    for row in np.asarray(observations, dtype=np.float64):
-        for place, (weight, bias) in enumerate(layers):
-            row = np.array([sum(w * x for w, x in zip(unit, row, strict=True)) for unit in weight]) + bias
-            row = row if place == len(layers) - 1 else np.where(row > 0, row, 0)
-        rows.append(row)
-    return np.array(rows)
-
-
-def made(kind="logits", seed=0, golden_rows=3):
-    rng = np.random.default_rng(seed)
-    sizes = [DIM, 8, 5, A]
-    layers = tuple(
-        Layer(
-            rng.normal(size=(outputs, inputs)).astype(np.float32), rng.normal(size=outputs).astype(np.float32)
-        )
-        for inputs, outputs in itertools.pairwise(sizes)
-    )
-    observations = rng.normal(size=(golden_rows, DIM)).astype(np.float32)
-    golden = Golden(observations.tolist(), by_hand(layers, observations).tolist())
-    return PolicyBundle(PolicyCard.of(SEALED, algo="bc", kind=kind, golden=golden), layers)
-
+from logforge.schemas.manifest import EncoderRef, FeatureSlice
+from logforge.serving.server import StateServer
+from logforge.store.store import Store
+from support.made_arrays import DIM, VOCABULARY, manifest
+from support.made_policy import SEALED, A, by_hand, made, with_templates
+from support.places import SAMPLES
 
 masks = st.lists(
     st.lists(st.booleans(), min_size=A, max_size=A).filter(
@@ -160,18 +131,6 @@ def test_a_decision_says_why_and_how_far_the_log_supports_it():
     alone = made().act(rows[0], allowed[0])
     assert (alone.support, alone.supported, alone.template) == (None, None, None)
     json.dumps(alone.as_dict())
-
-
-def with_templates(policy):
-    """`refund` has two templates, `search` one, nothing else any."""
-    templates = tuple(
-        ArgumentTemplate(action, text)
-        for action, text in (("refund", "all"), ("search", "by name"), ("refund", "a part"))
-    )
-    rng = np.random.default_rng(4)
-    head = Layer(rng.normal(size=(3, 5)).astype(np.float32), rng.normal(size=3).astype(np.float32))
-    card = msgspec.structs.replace(policy.card, templates=templates)
-    return replace(policy, card=card, extras={"template": (head,)})
 
 
 def test_the_second_head_chooses_among_the_templates_of_the_action():
@@ -301,7 +260,7 @@ def test_it_loads_and_acts_without_torch_and_d3rlpy(tmp_path):
     folder = made().save(tmp_path / "p")
     code = (
         "import sys; sys.modules.update(torch=None, d3rlpy=None)\n"
-        "import numpy as np\nfrom logforge.policy import load_policy\n"
+        "import numpy as np\nfrom logforge.learning.policies.bundle import load_policy\n"
         f"print(load_policy({str(folder)!r}).choose(np.ones((1, {DIM})), np.ones((1, {A}), bool))[0])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

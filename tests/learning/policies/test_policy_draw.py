@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.ingestion import ingest
+from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import UsageError
-from made_arrays import DIM, VOCABULARY
-from test_policy import A, made
+from support.made_arrays import DIM, VOCABULARY
+from support.made_policy import A, made
 
 ROW, ALL = np.ones(DIM), np.ones(A, np.bool_)
 

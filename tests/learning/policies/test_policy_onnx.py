@@ -12,17 +12,17 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import made_chain as chain
-from logforge.cli import main
-from logforge.layers import Layer
-from logforge.policy import load_policy
-from logforge.policy_onnx import TOLERANCE, export_onnx, onnx_bytes
+from logforge.cli.commands import main
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.policies.layers import Layer
+from logforge.learning.policies.onnx import TOLERANCE, export_onnx, onnx_bytes
+from logforge.learning.training.pipeline import train
+from logforge.learning.training.text_q import SideInputs
 from logforge.schemas.errors import Mismatch
-from logforge.shards import load_shards
-from logforge.text_q import SideInputs
-from logforge.training import train
-from made_arrays import DIM, VOCABULARY
-from test_policy import made, with_templates
+from logforge.shards.reader import load_shards
+from support import made_chain as chain
+from support.made_arrays import DIM, VOCABULARY
+from support.made_policy import made, with_templates
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
@@ -118,7 +118,7 @@ def test_a_trained_policy_on_its_validation_states(run):
 
 def test_a_model_that_computes_otherwise_is_not_written(run, monkeypatch):
     monkeypatch.setattr(
-        "logforge.policy_onnx.onnx_bytes",
+        "logforge.learning.policies.onnx.onnx_bytes",
         lambda bundle: onnx_bytes(
             replace(bundle, layers=tuple(Layer(w * 1.01, b) for w, b in bundle.layers))
         ),

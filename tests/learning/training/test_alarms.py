@@ -12,14 +12,14 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import made_chain as chain
-from logforge import torch_training
-from logforge.alarms import PATIENCE, Kept, Limits, Watch
-from logforge.cli import main
+from logforge.cli.commands import main
+from logforge.learning.training import torch_backend as torch_training
+from logforge.learning.training.alarms import PATIENCE, Kept, Limits, Watch
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.pipeline import train
 from logforge.schemas.errors import CheckFailed
-from logforge.shards import load_shards
-from logforge.train_config import TrainConfig
-from logforge.training import train
+from logforge.shards.reader import load_shards
+from support import made_chain as chain
 
 LIMITS = Limits(low=-2.0, high=2.0, know_nothing=1.0, log_favourite=0.3)
 SETTINGS = {"updates": 600, "batch_size": 32, "hidden": (16,), "epochs": 12}

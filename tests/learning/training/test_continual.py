@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import made_tasks as tasks
-from logforge import continual
-from logforge.cli import main
-from logforge.continual import EVERY, Anchor, reach
-from logforge.diagnosis import diagnose
-from logforge.experience import Mixed, Replay
-from logforge.policy import load_policy
-from logforge.policy_about import about
+from logforge.cli.commands import main
+from logforge.evaluation.tuning.diagnosis import diagnose
+from logforge.evaluation.tuning.symptoms import Patient
+from logforge.learning.policies.about import about
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.training import continual
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.continual import EVERY, Anchor, reach
+from logforge.learning.training.experience import Mixed, Replay
+from logforge.learning.training.pipeline import train
 from logforge.schemas.errors import InputError, Mismatch, UsageError
-from logforge.shards import load_shards
-from logforge.symptom import Patient
-from logforge.train_config import TrainConfig
-from logforge.training import train
+from logforge.shards.reader import load_shards
+from support import made_tasks as tasks
 
 torch = pytest.importorskip("torch")
 OLD = tasks.vocabulary()

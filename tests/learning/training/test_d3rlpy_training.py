@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import made_chain as chain
-from logforge import optional
-from logforge.d3rlpy_training import LEARNERS, _bundle, _seeded, points
-from logforge.exporters import to_mdp_dataset
-from logforge.ope import one_thread
-from logforge.policy import load_policy
-from logforge.shards import load_shards
-from logforge.train_config import TrainConfig
-from logforge.training import train
-from made_chain import CELLS, VOCABULARY
+from logforge.core import extras as optional
+from logforge.exports.pipeline import to_mdp_dataset
+from logforge.learning.ope.fqe import one_thread
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.d3rlpy_backend import LEARNERS, _bundle, _seeded, points
+from logforge.learning.training.pipeline import train
+from logforge.shards.reader import load_shards
+from support import made_chain as chain
+from support.made_chain import CELLS, VOCABULARY
 
 
 @pytest.fixture

@@ -10,17 +10,23 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from logforge.cli import main
+from logforge.cli.commands import main
 from logforge.envs import make
 from logforge.envs.behaviour import behaviour
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.simulation import logged
-from logforge.fingerprint import CLONES, behaviour_clones, behaviour_fingerprint, compare, fingerprint
-from logforge.probes import choose_probes
+from logforge.learning.training.fingerprint import (
+    CLONES,
+    behaviour_clones,
+    behaviour_fingerprint,
+    compare,
+    fingerprint,
+)
+from logforge.learning.training.probe_states import choose_probes
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
-from logforge.shards import load_shards, write_dataset
-from made_tasks import manifest, task, vocabulary, write_task
+from logforge.shards.reader import load_shards, write_dataset
+from support.made_tasks import manifest, task, vocabulary, write_task
 
 WORLD = make("it-ops")
 POLICIES = ("rule-40", "lazy")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.fisher import fisher
-from logforge.layers import Layer
+from logforge.learning.policies.layers import Layer
+from logforge.learning.training.fisher import fisher
 
 torch = pytest.importorskip("torch")
 SIZES = ((4, 3), (4, 4), (5, 4))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import made_tasks as tasks
-from logforge.growth import Growth
-from logforge.layers import Layer, outputs
+from logforge.learning.policies.layers import Layer, outputs
+from logforge.learning.training.growth import Growth
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import EncoderRef, FeatureSlice, Vocabulary
+from support import made_tasks as tasks
 
 OLD = tasks.vocabulary()
 NEW = tasks.vocabulary(["e", "f"])

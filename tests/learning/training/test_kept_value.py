@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import made_chain as chain
-from logforge import kept_value
-from logforge.kept_value import NO_VALIDATION, TRIAL, kept_values
-from logforge.policy import Golden, Layer, PolicyBundle, PolicyCard
-from logforge.training import train
-from made_chain import CELLS, FORWARD, GAMMA, GOAL, IDLE, STEP, VOCABULARY
+from logforge.learning.policies.bundle import Golden, Layer, PolicyBundle, PolicyCard
+from logforge.learning.training import checkpoint_values as kept_value
+from logforge.learning.training.checkpoint_values import NO_VALIDATION, TRIAL, kept_values
+from logforge.learning.training.pipeline import train
+from support import made_chain as chain
+from support.made_chain import CELLS, FORWARD, GAMMA, GOAL, IDLE, STEP, VOCABULARY
 
 SEEN = (-6.0, 9.7)
 

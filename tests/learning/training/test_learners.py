@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import made_chain as chain
-from logforge.experience import Replay
-from logforge.learners import LEARNERS, Fit, Rules
-from logforge.networks import forward
-from logforge.ope import Span, one_thread, possible_returns
-from logforge.shard_rows import StoredRows
-from logforge.text_q import SideInputs, SideTensors
-from made_chain import ALLOWED, CELLS, FORWARD, GAMMA, OFFLINE, VOCABULARY
+from logforge.core.stored_rows import StoredRows
+from logforge.learning.ope.fqe import Span, one_thread, possible_returns
+from logforge.learning.policies.networks import forward
+from logforge.learning.training.experience import Replay
+from logforge.learning.training.learners import LEARNERS, Fit, Rules
+from logforge.learning.training.text_q import SideInputs, SideTensors
+from support import made_chain as chain
+from support.made_chain import ALLOWED, CELLS, FORWARD, GAMMA, OFFLINE, VOCABULARY
 
 torch = pytest.importorskip("torch")
 OBSERVATIONS = np.eye(CELLS, dtype=np.float32)

@@ -7,18 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import made_chain as chain
 from logforge.envs import make
 from logforge.envs.behaviour import behaviour
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.simulation import logged
-from logforge.monitors import CAP, MEASURES, OOD_CHANCE, Monitor, _thinned, one_outcome
-from logforge.ope import Span
-from logforge.policy import Golden, PolicyBundle, PolicyCard
-from logforge.policy import Layer as Linear
+from logforge.learning.ope.fqe import Span
+from logforge.learning.policies.bundle import Golden, PolicyBundle, PolicyCard
+from logforge.learning.policies.bundle import Layer as Linear
+from logforge.learning.training.monitors import CAP, MEASURES, OOD_CHANCE, Monitor, _thinned, one_outcome
+from logforge.learning.training.pipeline import train
 from logforge.schemas.manifest import FeatureSlice
-from logforge.training import train
-from made_chain import CELLS, FORWARD, GAMMA, IDLE, VOCABULARY
+from support import made_chain as chain
+from support.made_chain import CELLS, FORWARD, GAMMA, IDLE, VOCABULARY
 
 SPAN = Span(-10.0, 9.9)
 
@@ -120,7 +120,7 @@ def test_too_few_whole_episodes_say_nothing():
 
 
 def test_a_large_split_is_thinned_evenly(monkeypatch):
-    monkeypatch.setattr("logforge.monitors.MOST_DECISIONS", 100)
+    monkeypatch.setattr("logforge.learning.training.monitors.MOST_DECISIONS", 100)
     held = chain.walk(200, 0.5)
     shown = _thinned(held)
     assert 60 <= shown.size <= 160

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import made_chain as chain
-from logforge.observed_mdp import clone_share, observed
-from made_chain import ALLOWED, CELLS, FORWARD, GAMMA, IDLE, VOCABULARY
+from logforge.learning.training.observed_mdp import clone_share, observed
+from support import made_chain as chain
+from support.made_chain import ALLOWED, CELLS, FORWARD, GAMMA, IDLE, VOCABULARY
 
 
 def sparse(arrays):

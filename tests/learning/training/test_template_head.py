@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import made_tasks as tasks
-from logforge.experience import Replay
-from logforge.learners import LEARNERS, Fit, Rules
-from logforge.ope import Span
-from logforge.policy import load_policy
+from logforge.learning.ope.fqe import Span
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.training.experience import Replay
+from logforge.learning.training.learners import LEARNERS, Fit, Rules
+from logforge.learning.training.pipeline import train
+from logforge.learning.training.template_head import TemplateHead
 from logforge.schemas.errors import Mismatch, UsageError
 from logforge.schemas.manifest import ArgumentTemplate
-from logforge.shards import load_shards, write_dataset
-from logforge.template_head import TemplateHead
-from logforge.training import train
+from logforge.shards.reader import load_shards, write_dataset
+from support import made_tasks as tasks
 
 torch = pytest.importorskip("torch")
 WORDS = tasks.vocabulary()

@@ -10,27 +10,27 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import made_chain as chain
-from conftest import SAMPLES
-from logforge.action_text import action_texts, action_vectors, name_words
-from logforge.build import BuildConfig, build_dataset
-from logforge.cli import main
-from logforge.evaluation import evaluate
-from logforge.ingestion import ingest
-from logforge.layers import Layer
-from logforge.new_actions import with_actions
-from logforge.policy import load_policy
-from logforge.policy_vectors import policy_fit, policy_vectors
+from logforge.cli.commands import main
+from logforge.dataset.actions.texts import action_texts, action_vectors, name_words
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.evaluation.pipeline import evaluate
+from logforge.ingestion.pipeline import ingest
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.policies.layers import Layer
+from logforge.learning.policies.new_actions import with_actions
+from logforge.learning.training.config import TrainConfig, algorithms
+from logforge.learning.training.pipeline import train
+from logforge.learning.training.policy_vectors import policy_fit, policy_vectors
+from logforge.learning.training.text_q import SideInputs
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import FeatureSlice, Vocabulary
-from logforge.serving import StateServer
-from logforge.shards import load_shards, write_dataset
-from logforge.side_arrays import plain_sides
-from logforge.store import Store
-from logforge.text_q import SideInputs
-from logforge.train_config import TrainConfig, algorithms
-from logforge.training import train
-from made_tasks import manifest, task, vocabulary
+from logforge.serving.server import StateServer
+from logforge.shards.reader import load_shards, write_dataset
+from logforge.shards.side_arrays import plain_sides
+from logforge.store.store import Store
+from support import made_chain as chain
+from support.made_tasks import manifest, task, vocabulary
+from support.places import SAMPLES
 
 EVERY = tuple(f"tool_{letter}" for letter in "abcdefghij")
 UNSEEN = "tool_d"

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import made_chain as chain
-from logforge import optional
-from logforge.cli import main
-from logforge.policy import load_policy
-from logforge.presets import preset
+from logforge.cli.commands import main
+from logforge.core import extras as optional
+from logforge.learning.policies.bundle import load_policy
+from logforge.learning.training.config import TrainConfig, epoch_of
+from logforge.learning.training.pipeline import train
+from logforge.learning.training.presets import preset
 from logforge.schemas.errors import MissingExtra, UnknownName, UsageError
-from logforge.shards import load_shards
-from logforge.train_config import TrainConfig, epoch_of
-from logforge.training import train
-from made_chain import ALLOWED, CELLS, FORWARD, OFFLINE, VOCABULARY
+from logforge.shards.reader import load_shards
+from support import made_chain as chain
+from support.made_chain import ALLOWED, CELLS, FORWARD, OFFLINE, VOCABULARY
 
 OBSERVATIONS = np.eye(CELLS, dtype=np.float32)
 MASKS = np.isin(np.arange(VOCABULARY.size), ALLOWED) & np.ones((CELLS, 1), bool)

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from logforge.report import clone
-from logforge.reward_logs import _habit_shares
-from logforge.reward_spec import parse_spec
-from made_report import episode, given, plant
+from logforge.report.sections import clone
+from logforge.rewards.lint.logs import _habit_shares
+from logforge.rewards.spec import parse_spec
+from support.made_report import episode, given, plant
 
 SPEC = "gamma: 0.9\nterms:\n  success: {when: success, value: {pay}, at: terminal}\n  cost: {value: -0.1}\n"
 TALK = {"action": "respond", "kind": "respond", "result": None, "result_status": None}

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.cli import main
-from logforge.reward_diff import kendall, reward_diff
+from logforge.cli.commands import main
+from logforge.rewards.lint.diff import kendall, reward_diff
 from logforge.schemas.errors import UsageError
-from test_reward_logs import filled, population, run
-from test_rewards import episode, spec_of, step
+from support.made_populations import filled, population, run
+from support.made_rewards import episode, spec_of, step
 
 PRICE = spec_of("price: {value: -1}", gamma=1.0)
 CALLS = spec_of("calls: {when: kind = 'tool'}", gamma=1.0)

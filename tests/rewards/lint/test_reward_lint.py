@@ -13,15 +13,15 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import made_chain
-from conftest import ROOT, SAMPLES
-from logforge.cli import main
-from logforge.reward_clone import ACTIONS, Chain, clone_risk, fixed_point, penalised
-from logforge.reward_lint import lint
-from logforge.reward_rules import spec_findings
-from logforge.reward_trial import LENGTH, Trial
-from logforge.reward_world import HABITS, World
-from logforge.rewards import load_spec, parse_spec
+from logforge.cli.commands import main
+from logforge.rewards.lint.cloning import ACTIONS, Chain, clone_risk, fixed_point, penalised
+from logforge.rewards.lint.lint import lint
+from logforge.rewards.lint.rules import spec_findings
+from logforge.rewards.lint.trial import LENGTH, Trial
+from logforge.rewards.lint.world import HABITS, World
+from logforge.rewards.pipeline import load_spec, parse_spec
+from support import made_chain
+from support.places import ROOT, SAMPLES
 
 EXAMPLES = ROOT / "logforge" / "templates" / "rewards"
 

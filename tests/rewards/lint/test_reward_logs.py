@@ -10,47 +10,19 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from logforge.cli import main
-from logforge.frames import tables_of
-from logforge.ranking import auc, auc_estimates
-from logforge.reward_lint import lint
-from logforge.reward_logs import read_logs
-from logforge.reward_trial import paid_terms
-from logforge.rewards import parse_spec
-from logforge.schemas.episode import Message
+from logforge.cli.commands import main
+from logforge.core.frames import tables_of
+from logforge.core.ranking import auc, auc_estimates
+from logforge.rewards.lint.lint import lint
+from logforge.rewards.lint.logs import read_logs
+from logforge.rewards.lint.trial import paid_terms
+from logforge.rewards.pipeline import parse_spec
 from logforge.schemas.errors import UsageError
-from test_rewards import episode, spec_of, step
+from support.made_populations import filled, population, run
+from support.made_rewards import episode, spec_of, step
 
 SOLVED = ("success: {when: success, value: 10, at: terminal}", "step_cost: {value: -0.1}")
-
-
-def talk(one, messages=None):
-    """The episode with some messages: what its length is judged by."""
-    count = messages or 2 * len(one.steps)
-    return replace(one, messages=[Message(n, "user", f"{one.episode_id}", f"a:{n}") for n in range(count)])
-
-
-def filled(store, made):
-    tables = tables_of([talk(one) if not one.messages else one for one in made])
-    for name, table in tables._asdict().items():
-        store.insert(name, table)
-    return store
-
-
-def run(name, calls, **more):
-    """An episode of calls (tool, status) and a closing word, each on a task of its own."""
-    steps = [step(n, tool, status, arguments=f'{{"n":{n}}}') for n, (tool, status) in enumerate(calls)]
-    return episode(name, [*steps, step(len(calls))], task_id=name, **more)
-
-
-def population():
-    """Ten solved and ten failed tasks, all of like length, and three closed by force that the log calls solved."""
-    good = [run(f"good{n}", [("find", "ok"), ("book", "ok")], success=True) for n in range(10)]
-    bad = [run(f"bad{n}", [("find", "ok"), ("echo", "ok")], success=False) for n in range(10)]
-    forced = [run(f"forced{n}", [("find", "ok"), ("book", "error")], success=True) for n in range(3)]
-    return [*good, *bad, *forced]
 
 
 def rules(report):
@@ -217,7 +189,7 @@ def test_the_command_takes_a_store(store, tmp_path):
 
 
 def test_paid_terms_keep_the_sum():
-    from logforge.rewards import score
+    from logforge.rewards.pipeline import score
 
     frame = score(spec_of(*SOLVED), tables_of(population()))
     assert paid_terms(frame)["value"].sum() == pytest.approx(frame["reward"].sum())

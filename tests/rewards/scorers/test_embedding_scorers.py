@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.embedding_scorers import _cosine, _normed, greedy_match
-from logforge.encoders import TextVectors, make_encoder
-from made_scores import dialogue, results, scored
+from logforge.rewards.scorers.similarity import _cosine, _normed, greedy_match
+from logforge.texts.encoders import TextVectors, make_encoder
+from support.made_scores import dialogue, results, scored
 
 WORDS = st.lists(
     st.sampled_from("flight hotel booked cancelled no yes 今天 天气".split()), min_size=1, max_size=8
@@ -65,7 +65,7 @@ def test_a_second_run_embeds_nothing(store, monkeypatch):
     first = [alike(store, name, "one text", "another text") for name in ("similarity", "bert_score")]
     rows = results(store)
     for method in ("encode", "encode_tokens"):
-        monkeypatch.setattr(f"logforge.hashing_encoder.HashingEncoder.{method}", None)
+        monkeypatch.setattr(f"logforge.texts.hashing.HashingEncoder.{method}", None)
     assert [alike(store, name, "one text", "another text") for name in ("similarity", "bert_score")] == first
     assert results(store) == rows
 

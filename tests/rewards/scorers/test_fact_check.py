@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.fact_check import _facts, _score
+from logforge.rewards.scorers.fact_check import _facts, _score
 from logforge.schemas.errors import InputError
-from made_scores import dialogue, scored
+from support.made_scores import dialogue, scored
 
 FACTS = [
     ("HAT001", "price", "120"),

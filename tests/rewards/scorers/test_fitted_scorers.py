@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.cross_fit import FOLDS, fitted, folds_of
-from logforge.frames import tables_of
-from logforge.perplexity import NgramModel, Perplexity
-from logforge.satisfaction import Satisfaction
-from logforge.scorer import Example, Resources
-from logforge.scoring import ready_scorers
-from logforge.text_metrics import tokens
-from made_scores import dialogue, results, scored, spec_of
+from logforge.core.frames import tables_of
+from logforge.rewards.scorers.base import Example, Resources
+from logforge.rewards.scorers.cross_fit import FOLDS, fitted, folds_of
+from logforge.rewards.scorers.perplexity import NgramModel, Perplexity
+from logforge.rewards.scorers.run import ready_scorers
+from logforge.rewards.scorers.satisfaction import Satisfaction
+from logforge.texts.similarity import tokens
+from support.made_scores import dialogue, results, scored, spec_of
 
 CORPUS = [f"your flight number {n} is booked for today" for n in range(30)]
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.frames import tables_of
-from logforge.judge_scores import put_together, read_score, scores_in
-from logforge.judges import as_they_come
+from logforge.core.frames import tables_of
+from logforge.rewards.scorers.judge import as_they_come
+from logforge.rewards.scorers.judgements import put_together, read_score, scores_in
+from logforge.rewards.scorers.run import ready_scorers, run_scorers, scorer_record
 from logforge.schemas.errors import CheckFailed, UsageError
-from logforge.scoring import ready_scorers, run_scorers, scorer_record
-from made_scores import dialogue, results, scored, spec_of
-from stub_judge import completion, stub
+from support.made_scores import dialogue, results, scored, spec_of
+from support.stub_judge import completion, stub
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.pass_rate import Counts, counted_tests
-from made_scores import dialogue, scored
+from logforge.rewards.scorers.pass_rate import Counts, counted_tests
+from support.made_scores import dialogue, scored
 
 PRINTED = {
     "pytest": "....\n=================== 7 passed, 3 failed in 0.12s ===================\n",
@@ -55,8 +55,8 @@ def test_seven_of_ten_is_0_7(store):
 
 
 def test_the_last_run_of_an_episode_counts(store):
-    from logforge.connectors.builder import Call, EpisodeBuilder
-    from made_episodes import finish
+    from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+    from support.made_episodes import finish
 
     builder = EpisodeBuilder()
     for number, result in enumerate(

@@ -1,10 +1,10 @@
 import pytest
 
+from logforge.rewards.scorers.base import Score, Scorer
+from logforge.rewards.scorers.inputs import INPUTS
+from logforge.rewards.scorers.registry import BUILT_IN, check_call, make_scorer, reads_of, registry
 from logforge.schemas.errors import SpecError
-from logforge.scorer import Score, Scorer
-from logforge.scorer_texts import INPUTS
-from logforge.scorers import BUILT_IN, check_call, make_scorer, reads_of, registry
-from made_scores import dialogue, scored, spec_of
+from support.made_scores import dialogue, scored, spec_of
 
 JUDGE = {"name": "judge", "url": "http://localhost/v1", "model": "m"}
 
@@ -118,7 +118,7 @@ def test_a_missing_text_or_reference_is_null_with_a_reason_and_never_0(store):
 
 
 def test_a_score_of_a_third_party_stays_within_bounds(store, monkeypatch):
-    from logforge.scorer import Ready, each
+    from logforge.rewards.scorers.base import Ready, each
 
     values = {"a": 3.0, "b": float("nan"), "c": -1.0, "d": None}
 
@@ -130,7 +130,7 @@ def test_a_score_of_a_third_party_stays_within_bounds(store, monkeypatch):
         def ready(self, resources):
             return Ready(self.version(), each(lambda texts: Score(values[texts[0]])))
 
-    monkeypatch.setattr("logforge.scorers.registry", lambda: {"wild": Wild})
+    monkeypatch.setattr("logforge.rewards.scorers.registry.registry", lambda: {"wild": Wild})
     found = scored(store, "wild", [dialogue(name, answer=name) for name in "abcd"], at="end")
     assert found == [
         (1.0, None),
@@ -141,8 +141,8 @@ def test_a_score_of_a_third_party_stays_within_bounds(store, monkeypatch):
 
 
 def test_lint_knows_what_decides_a_score():
-    from logforge.reward_lint import lint
-    from logforge.rewards import parse_spec
+    from logforge.rewards.lint.lint import lint
+    from logforge.rewards.pipeline import parse_spec
 
     def rules(*terms):
         report = lint(parse_spec("gamma: 0.99\nterms:\n" + "".join(f"  {term}\n" for term in terms)))

@@ -6,15 +6,15 @@ from typing import ClassVar
 
 import pytest
 
-from logforge.build import BuildConfig, build_dataset
-from logforge.frames import tables_of
-from logforge.ingestion import ingest
-from logforge.reward_model import RewardModel
-from logforge.rewards import score
-from logforge.scorer import Ready, Score, Scorer
-from logforge.scorer_texts import every_text
-from logforge.scoring import ready_scorers, run_scorers, scorer_record
-from made_scores import dialogue, results, scored, spec_of
+from logforge.core.frames import tables_of
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.ingestion.pipeline import ingest
+from logforge.rewards.model import RewardModel
+from logforge.rewards.pipeline import score
+from logforge.rewards.scorers.base import Ready, Score, Scorer
+from logforge.rewards.scorers.inputs import every_text
+from logforge.rewards.scorers.run import ready_scorers, run_scorers, scorer_record
+from support.made_scores import dialogue, results, scored, spec_of
 
 
 class Counting(Scorer):
@@ -41,7 +41,7 @@ class Counting(Scorer):
 @pytest.fixture
 def counting(monkeypatch):
     """A scorer that counts its work."""
-    monkeypatch.setattr("logforge.scorers.registry", lambda: {"counting": Counting})
+    monkeypatch.setattr("logforge.rewards.scorers.registry.registry", lambda: {"counting": Counting})
     Counting.asked.clear()
     return Counting.asked
 
@@ -95,8 +95,8 @@ def test_a_score_that_is_missing_makes_the_reward_null_unless_the_term_is_option
 
 
 def test_texts_are_those_of_the_step_and_of_the_episode(store):
+    from logforge.rewards.scorers.inputs import INPUTS, texts
     from logforge.schemas.reward import Detectors, Term
-    from logforge.scorer_texts import INPUTS, texts
 
     tables = tables_of([dialogue(reference="42", metadata='{"a":1}')])
     frame = texts(Term(), list(INPUTS), tables, Detectors())
@@ -136,7 +136,7 @@ def logs(tmp_path, conversation, write_jsonl):
 
 
 def test_a_second_build_scores_and_embeds_nothing(store, logs, tmp_path, monkeypatch):
-    from logforge.hashing_encoder import HashingEncoder
+    from logforge.texts.hashing import HashingEncoder
 
     ingest(store, [logs.parent])
     spec = spec_of(
@@ -162,7 +162,7 @@ def test_a_second_build_scores_and_embeds_nothing(store, logs, tmp_path, monkeyp
 
 
 def test_forgotten_texts_lose_their_scores_and_others_keep_theirs(store, logs):
-    from logforge.forgetting import forget
+    from logforge.forgetting.pipeline import forget
 
     ingest(store, [logs.parent])
     tables = store.tables()
@@ -181,7 +181,7 @@ def test_forgotten_texts_lose_their_scores_and_others_keep_theirs(store, logs):
 
 
 def test_a_store_opened_for_reading_is_scored_and_left_as_it_is(store):
-    from logforge.store import Store
+    from logforge.store.store import Store
 
     path = store.path
     store.close()

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from logforge.secret_findings import Finding
-from logforge.secret_values import has_letter_and_digit, may_be_secret
+from logforge.ingestion.hygiene.secrets.findings import Finding
+from logforge.ingestion.hygiene.secrets.values import has_letter_and_digit, may_be_secret
 
 HINTS = frozenset(("passw", "passphrase", "pwd", "kennwort"))
 """Every text with such a column holds one of these, in any case."""

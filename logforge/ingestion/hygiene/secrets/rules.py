@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from logforge.hints import windows
-from logforge.secret_columns import HINTS as COLUMN_HINTS
-from logforge.secret_columns import columns
-from logforge.secret_findings import Finding
-from logforge.secret_values import (
+from logforge.ingestion.hygiene.secrets.columns import HINTS as COLUMN_HINTS
+from logforge.ingestion.hygiene.secrets.columns import columns
+from logforge.ingestion.hygiene.secrets.findings import Finding
+from logforge.ingestion.hygiene.secrets.hints import windows
+from logforge.ingestion.hygiene.secrets.values import (
     has_letter_and_digit,
     is_code,
     is_dotted,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from logforge.secret_findings import Finding
+from logforge.ingestion.hygiene.secrets.findings import Finding
 
 
 class Shape(NamedTuple):

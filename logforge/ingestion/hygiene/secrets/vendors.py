@@ -14,8 +14,8 @@ from importlib.metadata import version
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from logforge.secret_findings import Finding
-from logforge.secret_values import stands_in
+from logforge.ingestion.hygiene.secrets.findings import Finding
+from logforge.ingestion.hygiene.secrets.values import stands_in
 
 if TYPE_CHECKING:
     from kingfisher_sdk import Scanner

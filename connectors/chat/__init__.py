@@ -1,0 +1,1 @@
+"""Conversations as chat APIs and fine-tuning sets write them."""

@@ -1,0 +1,1 @@
+"""Human demonstrations in dialogue sets."""

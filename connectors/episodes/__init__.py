@@ -1,0 +1,1 @@
+"""Records to episodes: the builder, calls and results, identity, outcome."""

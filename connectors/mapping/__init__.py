@@ -1,0 +1,1 @@
+"""A YAML mapping for a shape that no connector knows."""

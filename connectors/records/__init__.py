@@ -1,0 +1,1 @@
+"""Bytes to records: lines, members, documents, tables, and what is set aside."""

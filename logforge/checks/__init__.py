@@ -1,0 +1,1 @@
+"""Whether a store or a dataset is still sound."""

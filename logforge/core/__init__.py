@@ -1,0 +1,1 @@
+"""What knows no stage: files, frames, intervals, SQL expressions, progress, extras."""

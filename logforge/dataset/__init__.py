@@ -1,0 +1,1 @@
+"""From the store to a dataset: actions, states, conflicts, quality, weights, build."""

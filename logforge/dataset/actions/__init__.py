@@ -1,0 +1,1 @@
+"""Which actions there are, how they are called, and their arguments."""

@@ -1,0 +1,1 @@
+"""Copies of episodes with other words or with a failing tool."""

@@ -1,0 +1,1 @@
+"""The build: its stages in their order, from chosen episodes to a published folder."""

@@ -1,0 +1,1 @@
+"""Alike states in which unlike actions were taken or unlike results came."""

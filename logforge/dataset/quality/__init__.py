@@ -1,0 +1,1 @@
+"""Rules that every row obeys, and gates that stop a build."""

@@ -1,0 +1,1 @@
+"""What was known strictly before a decision, as an array."""

@@ -1,0 +1,1 @@
+"""What a step counts for in training, and why."""

@@ -1,0 +1,1 @@
+"""Which steps earned the return."""

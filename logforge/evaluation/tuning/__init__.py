@@ -1,0 +1,1 @@
+"""Many runs compared, and one run diagnosed."""

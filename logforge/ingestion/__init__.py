@@ -1,0 +1,1 @@
+"""Logs into the store: find, read, clean, own, count."""

@@ -1,0 +1,1 @@
+"""What is cleaned and what is marked before anything is stored."""

@@ -1,0 +1,1 @@
+"""Rules and shapes that find keys and passwords in texts."""

@@ -1,0 +1,1 @@
+"""Policies, how they are trained and how they are estimated."""

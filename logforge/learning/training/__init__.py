@@ -1,0 +1,1 @@
+"""The learners, and a training run from shards to a bundle."""

@@ -1,0 +1,1 @@
+"""From a number back to the line of the log."""

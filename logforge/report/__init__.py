@@ -1,0 +1,1 @@
+"""One HTML page on a store and a dataset."""

@@ -1,0 +1,1 @@
+"""The page itself: sections, charts, style."""

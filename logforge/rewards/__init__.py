@@ -1,0 +1,1 @@
+"""A reward spec over steps: terms, rewards, returns."""

@@ -1,0 +1,1 @@
+"""How a reward could be gamed, tried on worlds and on the log itself."""

@@ -1,0 +1,1 @@
+"""Terms that read texts: overlap, similarity, judges, test results, facts."""

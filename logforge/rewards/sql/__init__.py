@@ -1,0 +1,1 @@
+"""A reward spec compiled to one DuckDB query."""

@@ -1,0 +1,1 @@
+"""A policy in a live session: states from events, guards, the action parser."""

@@ -1,0 +1,1 @@
+"""The arrays that a trainer gets: written, read, sampled."""

@@ -1,0 +1,1 @@
+"""Which episodes stay on one side, and the proof that they do."""

@@ -1,0 +1,1 @@
+"""The one DuckDB file: opened, committed, kept whole when a process is killed."""

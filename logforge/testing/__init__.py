@@ -1,0 +1,1 @@
+"""The kit that tests a connector outside the tree."""

@@ -1,0 +1,1 @@
+"""Texts to vectors: encoders, their cache, PCA, and how alike two texts are."""
