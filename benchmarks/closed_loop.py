@@ -63,12 +63,13 @@ class Played(NamedTuple):
 
 def from_features(world: str, mix: str, seed: int) -> Played:
     """Learn from the structured observation of rollouts."""
+    from logforge.core.extras import one_thread
+    from logforge.core.intervals import Span
     from logforge.envs import make
     from logforge.envs.behaviour import behaviour
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.rollout import on_features
     from logforge.envs.simulation import logged
-    from logforge.learning.ope.fqe import Span, one_thread
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.learners import LEARNERS, Fit, Rules
 

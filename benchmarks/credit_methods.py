@@ -130,7 +130,8 @@ def _credits(
     truth: Solved, logged: Rollout, train: Shard, held_run: Rollout, seed: int, sizes: Sizes
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The credit of the steps that are learnt from, and of those held out: by every method and exactly, of a clone of the log."""
-    from logforge.learning.ope.fqe import Span, q_values
+    from logforge.core.intervals import Span
+    from logforge.learning.ope.fqe import q_values
 
     clone = _softmax(_fits("bc", train, np.ones((1, train.size)), seed, sizes)[0])
     held = _shard(held_run, "test")
@@ -224,7 +225,8 @@ def _fits(
     """A member for each row of weights [members, N], all on the same draws from the same start: what scores actions."""
     import torch
 
-    from logforge.learning.ope.fqe import Span, one_thread
+    from logforge.core.extras import one_thread
+    from logforge.core.intervals import Span
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.learners import LEARNERS, Fit, Rules
 

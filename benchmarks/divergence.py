@@ -76,7 +76,7 @@ def dataset(folder: Path) -> Path:
 
 def outcome(name: str, at: Path, folder: Path, seeds: int, updates: int, settings: dict) -> Outcome:
     """Train one setting and play what it kept."""
-    from logforge.learning.ope.fqe import Span
+    from logforge.core.intervals import Span
     from logforge.learning.training.pipeline import train
     from logforge.shards.reader import load_shards
 

@@ -79,11 +79,12 @@ def play(world: str, seed: int, sizes: Sizes) -> Found:
 
 def _learnt(world: World, name: str, seed: int, sizes: Sizes) -> Iterator[Policy]:
     """The members of one learner, trained at once on the structured observation of a log of `mix`."""
+    from logforge.core.extras import one_thread
+    from logforge.core.intervals import Span
     from logforge.envs.behaviour import behaviour
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.rollout import on_features
     from logforge.envs.simulation import logged
-    from logforge.learning.ope.fqe import Span, one_thread
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.learners import LEARNERS, Fit, Rules
 

@@ -18,13 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.measure import write_page
+from logforge.core import intervals
+from logforge.core.intervals import Estimate, Span
 from logforge.envs import make
 from logforge.envs.behaviour import part
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.rollout import draws, roll, seeing
 from logforge.envs.solving import solve
 from logforge.learning.ope import fqe as ope
-from logforge.learning.ope.fqe import Estimate, Span
 from logforge.learning.ope.importance import ROBUST, importance
 from logforge.shards.arrays import SplitArrays
 
@@ -84,7 +85,7 @@ def fitted(setting: Setting, seed: int) -> dict[str, Estimate]:
     q = fit.out_of_bag.q(held)
     found = importance(held, [chances], q, gamma=1.0, span=SPAN, seed=seed)
     return {
-        "fqe": ope.within(fit.estimate(), SPAN),
+        "fqe": intervals.within(fit.estimate(), SPAN),
         **{name: found.estimates[name].estimate for name in ROBUST},
     }
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from benchmarks.measure import Result, alternating
 from logforge.core.extras import import_d3rlpy
-from logforge.exports.pipeline import to_mdp_dataset
 from logforge.learning.training.pipeline import TrainConfig
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
 from logforge.shards.array_rules import ARRAYS
 from logforge.shards.arrays import SplitArrays
+from logforge.shards.d3rlpy import to_mdp_dataset
 from logforge.shards.fast_buffer import FastBuffer
 from logforge.shards.reader import load_shards, write_dataset
 from logforge.shards.side_arrays import plain_sides

@@ -66,7 +66,8 @@ def made() -> SplitArrays:
 
 
 def _members(arrays: SplitArrays) -> float:
-    from logforge.learning.ope.fqe import Span, one_thread
+    from logforge.core.extras import one_thread
+    from logforge.core.intervals import Span
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.learners import LEARNERS, Fit, Rules
 
@@ -84,8 +85,7 @@ def _members(arrays: SplitArrays) -> float:
 
 
 def _d3rlpy(arrays: SplitArrays, seed: int) -> float:
-    from logforge.core.extras import import_d3rlpy
-    from logforge.learning.ope.fqe import one_thread
+    from logforge.core.extras import import_d3rlpy, one_thread
     from logforge.learning.training.config import TrainConfig
     from logforge.learning.training.d3rlpy_backend import LEARNERS
 

@@ -11,55 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logforge.connectors.records.base import Connector, Head, look
+from logforge.connectors.records.catalogue import BUILT_IN
 from logforge.schemas.errors import UnknownName
 
 ENTRY_POINTS = "logforge.connectors"
 """Other packages add a connector by an entry point of this group: NAME = "module:Class"."""
-
-BUILT_IN = {
-    "abcd": "logforge.connectors.dialogues.abcd:Abcd",
-    "adk_evalset": "logforge.connectors.agents.adk_evalset:AdkEvalSet",
-    "adk_session": "logforge.connectors.agents.adk:AdkSession",
-    "adp_raw": "logforge.connectors.trajectories.adp_raw:AdpRaw",
-    "adp_std": "logforge.connectors.trajectories.adp:AdpStd",
-    "agentdojo": "logforge.connectors.benchmarks.agentdojo:AgentDojo",
-    "anthropic_api": "logforge.connectors.chat.anthropic_api:AnthropicApi",
-    "anthropic_managed": "logforge.connectors.chat.anthropic_events:AnthropicManaged",
-    "atif": "logforge.connectors.trajectories.atif:Atif",
-    "claude_code": "logforge.connectors.agents.claude_code:ClaudeCode",
-    "codex_rollout": "logforge.connectors.agents.codex:CodexRollout",
-    "gemini_cli": "logforge.connectors.agents.gemini_cli:GeminiCli",
-    "inspect_eval": "logforge.connectors.benchmarks.inspect_log:InspectEval",
-    "inspect_json": "logforge.connectors.benchmarks.inspect_log:InspectJson",
-    "intercode": "logforge.connectors.benchmarks.intercode:Intercode",
-    "intercode_human": "logforge.connectors.benchmarks.intercode:IntercodeHuman",
-    "langfuse": "logforge.connectors.traces.langfuse:Langfuse",
-    "langsmith_runs": "logforge.connectors.traces.langsmith:LangsmithRuns",
-    "llamafactory_v1": "logforge.connectors.chat.llamafactory:LlamaFactory",
-    "mini_swe_agent": "logforge.connectors.agents.mini_swe_agent:MiniSweAgent",
-    "openai_messages": "logforge.connectors.chat.openai_messages:OpenAIMessages",
-    "openai_requests": "logforge.connectors.chat.openai_requests:OpenAIRequests",
-    "openai_stream": "logforge.connectors.chat.openai_stream:OpenAIStream",
-    "openhands_events": "logforge.connectors.agents.openhands:OpenHandsEvents",
-    "openhands_output": "logforge.connectors.agents.openhands:OpenHandsOutput",
-    "otlp": "logforge.connectors.traces.otlp:Otlp",
-    "rated_chat": "logforge.connectors.chat.rated_chat:RatedChat",
-    "react_text": "logforge.connectors.trajectories.react_text:ReactText",
-    "reflexion_prog": "logforge.connectors.benchmarks.reflexion:ReflexionProg",
-    "reflexion_text": "logforge.connectors.benchmarks.reflexion:ReflexionText",
-    "sharegpt_tools": "logforge.connectors.chat.sharegpt:ShareGPT",
-    "star": "logforge.connectors.dialogues.star:Star",
-    "step_table": "logforge.connectors.tables.step_table:StepTable",
-    "swe_agent_traj": "logforge.connectors.agents.swe_agent:SweAgentTraj",
-    "taskmaster4": "logforge.connectors.dialogues.taskmaster:Taskmaster4",
-    "taskmaster_reward": "logforge.connectors.dialogues.taskmaster:TaskmasterReward",
-    "tau2_bench": "logforge.connectors.benchmarks.tau2_bench:Tau2Bench",
-    "tau_bench": "logforge.connectors.benchmarks.tau_bench:TauBench",
-    "tau_bench_fewshot": "logforge.connectors.benchmarks.tau_bench_fewshot:TauBenchFewshot",
-    "toolbench_dfs": "logforge.connectors.benchmarks.toolbench:ToolbenchDfs",
-    "tooleval": "logforge.connectors.benchmarks.tooleval:Tooleval",
-    "trl": "logforge.connectors.chat.trl:Trl",
-}
 
 
 class Claim(NamedTuple):

@@ -23,7 +23,7 @@ from logforge.connectors.episodes.content import bad_part, micros, text_or_none
 from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
 from logforge.connectors.records.base import Head, Source, at
 from logforge.connectors.records.json import canonical
-from logforge.connectors.records.one_record import as_one_record
+from logforge.connectors.records.rejects import as_one_record
 from logforge.schemas.episode import Reading
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.chat.anthropic_exchange import answer_of, message_name, response_id
-from logforge.connectors.chat.anthropic_turns import add_turn
+from logforge.connectors.chat.anthropic_turns import add_turn, answer_of, message_name, response_id
 from logforge.connectors.chat.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
 from logforge.connectors.chat.openai_messages import SESSION_KEYS, add_message, offer_requested
 from logforge.connectors.episodes.builder import EpisodeBuilder

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
-from logforge.connectors import BUILT_IN
 from logforge.connectors.mapping.paths import BadPath, Path, Spot, Trail, parse_path
+from logforge.connectors.records.catalogue import BUILT_IN
 from logforge.schemas.episode import SourceKind
 from logforge.schemas.errors import Problem, SpecError
 from logforge.schemas.yamltext import Marked, parse

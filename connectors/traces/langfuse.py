@@ -24,9 +24,8 @@ from logforge.connectors.episodes.content import (
 )
 from logforge.connectors.episodes.feedback import Verdict
 from logforge.connectors.records.base import Head, Source, at, excerpt
-from logforge.connectors.records.plain_rows import plain_rows
 from logforge.connectors.records.rejects import described
-from logforge.connectors.records.table_rows import columns_of
+from logforge.connectors.records.table_rows import columns_of, plain_rows
 from logforge.connectors.traces.attributes import number_of
 from logforge.connectors.traces.episodes import Traces
 from logforge.connectors.traces.messages import Said, Where, inside, read_messages

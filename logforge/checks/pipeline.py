@@ -15,7 +15,6 @@ from typing import Any
 import polars as pl
 
 from logforge.checks.store_laws import DATASET_LAWS, STORE_LAWS, StoreLaw
-from logforge.cli.listings import dataset_named
 from logforge.core.frames import POLARS_TYPES
 from logforge.core.progress import Tick, silent
 from logforge.core.tabulate import plural
@@ -29,7 +28,7 @@ from logforge.schemas.tables import TABLES, TRANSITIONS
 from logforge.shards.reader import MANIFEST, SPLITS, Shard, check_files, load_shards, read_manifest
 from logforge.splits.assign import crossing
 from logforge.splits.near_duplicates import near_duplicates
-from logforge.store.store import Store, open_store
+from logforge.store.store import Store, dataset_named, open_store
 
 SHOWN = 20
 """So many rows of one law are named; their number is told, and its query gives all."""

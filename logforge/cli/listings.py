@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -14,8 +13,8 @@ from logforge import connectors
 from logforge.core.tabulate import table
 from logforge.dataset.conflicts.views import ConflictView, Narrowed, count, render, sides
 from logforge.rewards.pipeline import compile_query, load_spec
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.store.store import Store
+from logforge.schemas.errors import UsageError
+from logforge.store.store import Store, dataset_named
 
 
 @dataclass(frozen=True)
@@ -111,19 +110,6 @@ def conflict_views(store: Store, dataset: str, only: Narrowed, limit: int) -> Co
     """A dataset's conflicts. Raises UnknownName for a dataset that is not in the store."""
     name = dataset_named(store, dataset)
     return Conflicts(sides(store.con, name, only, limit), count(store.con, name, only))
-
-
-def dataset_named(store: Store, given: str) -> str:
-    """The name of a dataset of the store, which may be given by its folder. Raises UnknownName when the store holds none."""
-    rows = store.con.sql("SELECT dataset, path FROM datasets ORDER BY 1").fetchall()
-    folders: dict[str, str | None] = dict(rows)
-    if given in folders:
-        return given
-    home, wanted = store.path.resolve().parent, Path(given).resolve()
-    found = next((name for name, path in folders.items() if path and (home / path).resolve() == wanted), None)
-    if found is None:
-        raise UnknownName("dataset", given, list(folders))
-    return found
 
 
 def known_formats() -> Listing:

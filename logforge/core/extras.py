@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 
@@ -37,3 +39,16 @@ def _silence_gym() -> None:
     """Take away what gym prints when imported, and nothing else that might be said meanwhile."""
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module("gym_notices.notices").notices.clear()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread, so that sums come in one order on any machine; the earlier count comes back after."""
+    import torch
+
+    earlier = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(earlier)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.learning.ope.fqe import MIN_EPISODES, Estimate, resamples
+from logforge.core.intervals import MIN_EPISODES, Estimate, resamples
 
 F64 = NDArray[np.float64]
 RESAMPLES = 1000

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import duckdb
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -400,3 +401,16 @@ def _delimited(node: Any) -> Any:
     if type(node) not in _OPERATORS or type(node.parent) not in _OPERATORS or _chained(node):
         return node
     return exp.Paren(this=node.copy())
+
+
+def sandbox() -> duckdb.DuckDBPyConnection:
+    """A locked engine. The lock is instance-wide, so it never is the store's."""
+    con = duckdb.connect()
+    con.execute("SET error_on_division_by_zero = false")
+    con.execute("SET enable_external_access = false; SET lock_configuration = true")
+    return con
+
+
+def first_line(error: duckdb.Error) -> str:
+    """What the engine says, in one line."""
+    return str(error).splitlines()[0].strip()

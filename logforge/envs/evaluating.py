@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from logforge.core.share_interval import difference, share
+from logforge.core.intervals import Estimate, difference, share
 from logforge.envs import make
 from logforge.envs.behaviour import part
 from logforge.envs.it_ops import APPLIED, CHECKED
 from logforge.envs.rollout import Policy, Rollout, draws, roll, seeing
 from logforge.envs.wording import Script, script
 from logforge.envs.world import Bools, Floats, World
-from logforge.learning.ope.fqe import Estimate
 from logforge.schemas.errors import Mismatch
 
 

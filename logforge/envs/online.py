@@ -32,7 +32,8 @@ def play_online(
 
     Rewards are the world's own, ±1 at the end. Equal seeds give equal policies.
     """
-    from logforge.learning.ope.fqe import Span, one_thread
+    from logforge.core.extras import one_thread
+    from logforge.core.intervals import Span
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.learners import LEARNERS, Fit, Rules
 

@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.share_interval import share
+from logforge.core.intervals import Estimate, share
 from logforge.evaluation.families import bracketed
-from logforge.learning.ope.fqe import Estimate
 from logforge.schemas.episode import CLARIFY, RESPOND
 from logforge.shards.arrays import SplitArrays
 

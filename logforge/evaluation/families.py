@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from logforge.core import intervals
+from logforge.core.intervals import Estimate
 from logforge.core.tabulate import table
-from logforge.learning.ope import fqe as ope
-from logforge.learning.ope.fqe import Estimate, Fitted
+from logforge.learning.ope.fqe import Fitted
 
 
 class Side(NamedTuple):
@@ -103,7 +104,7 @@ def compare(iid: Side, ood_family: Side, learner: str, clone: str) -> Generalisa
         return Generalisation(iid, ood_family, rows, f"{learner} cannot be compared with {clone}: {why}")
     sides = (side.fits[clone].values - side.fits[learner].values for side in (iid, ood_family))
     in_it, out_of_it = sides
-    difference = ope.interval(in_it - out_of_it)
+    difference = intervals.interval(in_it - out_of_it)
     by_policy = {row.policy: row for row in rows}
     told = f"{_loses(by_policy[clone])}, {_loses(by_policy[learner])}; {clone} loses {bracketed(difference, '{:+.2f}')} more"
     better, verdict = _judged(difference, learner, clone)
@@ -130,7 +131,7 @@ def _row(name: str, iid: Side, ood_family: Side) -> FamilyRow:
     loss = Estimate(None, reason="a value is missing")
     settled = all(name in side.fits and not side.fits[name].unsettled for side in (iid, ood_family))
     if settled:
-        loss = ope.interval(iid.fits[name].values - ood_family.fits[name].values)
+        loss = intervals.interval(iid.fits[name].values - ood_family.fits[name].values)
     return FamilyRow(
         name, iid.values[name], ood_family.values[name], loss, iid.matches[name], ood_family.matches[name]
     )

@@ -16,21 +16,22 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core import intervals, types
+from logforge.core.intervals import Estimate
 from logforge.core.progress import Tick
 from logforge.dataset.weights.curriculum import stage_outcomes
 from logforge.evaluation.episode_metrics import metrics_of
 from logforge.evaluation.families import Side, bracketed, compare
 from logforge.evaluation.report import LOGGED, EvaluationReport, PolicyRow, Verdict
 from logforge.learning.ope import fqe as ope
-from logforge.learning.ope.fqe import Estimate, Fitted
+from logforge.learning.ope.fqe import Fitted
 from logforge.learning.ope.importance import ESTIMATED_CAP, importance
 from logforge.learning.ope.support import Similar, Support, similar_actions
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
-from logforge.learning.policies.runs import read_run, run_data
+from logforge.learning.policies.runs import BC, BC_SUCCESS, read_run, run_data
 from logforge.learning.training.alarms import COLLAPSED
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.notes import few_episodes, few_updates
-from logforge.learning.training.pipeline import BC, BC_SUCCESS
 from logforge.schemas.errors import UsageError
 from logforge.schemas.transition import HELD_OUT
 from logforge.shards.reader import Shard
@@ -153,7 +154,7 @@ def _measure(
         row = _row(name, held, choices, similar, seed)
         value, points = Estimate(None, reason=reason), {}
         if name in fits:
-            value = ope.within(fits[name].estimate(), span)
+            value = intervals.within(fits[name].estimate(), span)
             means = map(float, fits[name].values.mean(axis=1))
             several = len(policies[name]) > 1 and not fits[name].unsettled
             points = dict(zip(policies[name], means, strict=True)) if several else {}
@@ -163,7 +164,7 @@ def _measure(
 
 def _fit_all(
     held: Shard,
-    span: ope.Span,
+    span: intervals.Span,
     policies: Members,
     choices: Choices,
     members: int,
@@ -200,7 +201,7 @@ def _share(members: int, trained: int) -> int:
     return members if trained == 1 else max(LEAST_RESAMPLES, -(-members // trained))
 
 
-def _weighed(found: _Measured, span: ope.Span, seed: int) -> tuple[PolicyRow, ...]:
+def _weighed(found: _Measured, span: intervals.Span, seed: int) -> tuple[PolicyRow, ...]:
     """The rows with what importance sampling says of them."""
     held, rows = found.held, []
     for row in found.rows:
@@ -220,7 +221,7 @@ def _weighed(found: _Measured, span: ope.Span, seed: int) -> tuple[PolicyRow, ..
     return tuple(rows)
 
 
-def _q(found: _Measured, learner: str) -> tuple[ope.FloatArray | None, str]:
+def _q(found: _Measured, learner: str) -> tuple[types.FloatArray | None, str]:
     """Q for the doubly robust estimators, or why there is none.
 
     An episode that every bootstrap member drew has a Q of 0, which leaves what it was paid as it is: more noise and no bias, but
@@ -246,7 +247,7 @@ def _shifted(progress: Tick | None, place: int, count: int, name: str) -> Tick |
 def _logged_row(held: Shard, seed: int) -> PolicyRow:
     returns = held.returns[held.episode_offsets[:-1]]
     complete = held.terminals[held.episode_offsets[1:] - 1]
-    value = ope.bootstrap_mean(returns[complete].astype(np.float64), held.groups[complete], seed=seed)
+    value = intervals.bootstrap_mean(returns[complete].astype(np.float64), held.groups[complete], seed=seed)
     if value.reason:
         value = Estimate(None, reason=value.reason.replace(" episodes", " complete episodes", 1))
     return PolicyRow(LOGGED, value, Estimate(None, reason="it is the log itself"))
@@ -257,7 +258,7 @@ def _row(name: str, held: Shard, choices: Choices, similar: Similar | None, seed
     chosen = np.stack([one[held.observation_rows] for one in choices[name]])
     known = ~np.isin(held.actions, held.manifest.vocabulary.unplayable)
     agree = (chosen == held.actions).mean(axis=0)[known]
-    match = ope.bootstrap_mean(agree, held.groups[held.episode_index[known]], seed=seed)
+    match = intervals.bootstrap_mean(agree, held.groups[held.episode_index[known]], seed=seed)
     unknown = Estimate(None)
     if similar is None:
         return PolicyRow(name, unknown, match)
@@ -286,7 +287,7 @@ def _verdict(algo: str, found: _Measured) -> Verdict:
         return Verdict(None, text, difference=Estimate(None, reason=why))
     rival = max((name for name in CLONES if name in fits), key=lambda name: fits[name].values.mean())
     gaps = fits[algo].values - fits[rival].values
-    difference = ope.interval(gaps)
+    difference = intervals.interval(gaps)
     better = difference.low is not None and difference.low > 0
     told = f"{bracketed(difference, '{:+.2f}')} against {rival}"
     won = int((gaps.mean(axis=1) > 0).sum())

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core.intervals import Estimate
 from logforge.core.progress import Tick, silent
 from logforge.core.tabulate import plural, table
 from logforge.evaluation.episode_metrics import EpisodeMetrics, metrics_of
 from logforge.evaluation.families import bracketed
-from logforge.learning.ope.fqe import Estimate
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
 from logforge.learning.policies.runs import read_run, run_data
 from logforge.schemas.errors import Mismatch, UnknownName

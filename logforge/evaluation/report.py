@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from logforge.core.intervals import Estimate
 from logforge.core.tabulate import table
 from logforge.dataset.weights.curriculum import StageOutcome
 from logforge.evaluation.episode_metrics import EpisodeMetrics
 from logforge.evaluation.families import Generalisation, bracketed
-from logforge.learning.ope.fqe import Estimate
 from logforge.learning.ope.importance import ROBUST, Importance
 from logforge.learning.ope.support import Support
 

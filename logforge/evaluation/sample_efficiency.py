@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.learning.ope.fqe import Estimate, bootstrap_mean
+from logforge.core.intervals import Estimate, bootstrap_mean
 from logforge.rewards.returns import Floats
 from logforge.schemas.errors import UsageError
 

@@ -16,10 +16,11 @@ CONTRASTS: Final = "contrasts"
 
 @dataclass(frozen=True)
 class Format:
-    """One form of a dataset. `module` has the function `write(job)`, see logforge/exports/job.py."""
+    """One form of a dataset. `writer` names a function of one job, see logforge/exports/job.py."""
 
     name: str
-    module: str
+    writer: str
+    """As `package.module:function`."""
     writes: str
     """The file or folder, and what a row of it is."""
     keeps: str
@@ -40,16 +41,16 @@ class Format:
 _ALL = (
     Format(
         name="d3rlpy",
-        module="logforge.exports.mdp",
+        writer="logforge.exports.mdp:write",
         writes="HDF5 file by d3rlpy's own writer, the manifest beside it",
         keeps="observations with the final one, actions and their number, rewards, true ends apart from cut-offs",
         loses="masks, returns, weights, propensities, outcomes",
-        loads="`logforge.exports.pipeline.load_mdp_dataset`; `d3rlpy.dataset.ReplayBuffer.load` with `action_size` given",
+        loads="`logforge.shards.d3rlpy.load_mdp_dataset`; `d3rlpy.dataset.ReplayBuffer.load` with `action_size` given",
         extra="train",
     ),
     Format(
         name="minari",
-        module="logforge.exports.minari",
+        writer="logforge.exports.minari:write",
         writes="Minari dataset folder (HDF5), an episode each",
         keeps="observations with the final one, spaces, actions, rewards, terminations, truncations, masks and outcomes",
         loses="returns, weights, propensities, split groups",
@@ -58,7 +59,7 @@ _ALL = (
     ),
     Format(
         name="parquet",
-        module="logforge.exports.rows",
+        writer="logforge.exports.rows:write",
         writes="Parquet file, a row for each transition",
         keeps="every array of the shard (kinds, policies and templates by name), the manifest in the schema's metadata",
         loses="texts; arguments but their templates and numbers",
@@ -66,7 +67,7 @@ _ALL = (
     ),
     Format(
         name="huggingface",
-        module="logforge.exports.hugging_face",
+        writer="logforge.exports.hugging_face:write",
         writes="folder of Parquet files by split with a dataset card, a row for each transition",
         keeps="what `parquet` keeps, of every split, and the actions' names as class labels",
         loses="texts; arguments but their templates and numbers",
@@ -75,7 +76,7 @@ _ALL = (
     ),
     Format(
         name="rlds",
-        module="logforge.exports.rlds",
+        writer="logforge.exports.rlds:write",
         writes="Parquet file, a row for each episode with nested steps as RLDS has them",
         keeps="observations with the final one, masks, actions, rewards, true ends apart from cut-offs, outcomes",
         loses="returns, weights, propensities; no TFRecord files",
@@ -83,7 +84,7 @@ _ALL = (
     ),
     Format(
         name="trl-sft",
-        module="logforge.exports.trl_sft",
+        writer="logforge.exports.trl_sft:write",
         writes="JSON lines, a conversation each: `messages`, `tools`",
         keeps="texts, thoughts, calls with arguments, results, tools; outcome and return beside them",
         loses="observations; augmented episodes, which have no texts",
@@ -93,7 +94,7 @@ _ALL = (
     ),
     Format(
         name="trl-dpo",
-        module="logforge.exports.trl_dpo",
+        writer="logforge.exports.trl_dpo:write",
         writes="JSON lines, a contrast each: `prompt`, `chosen`, `rejected`, `tools`",
         keeps="states whose better action is certain, both actions as they were called, the gap of returns with its interval",
         loses="states with one action; contrasts whose interval holds 0 (`--uncertain` writes them)",
@@ -104,7 +105,7 @@ _ALL = (
     ),
     Format(
         name="trl-kto",
-        module="logforge.exports.trl_kto",
+        writer="logforge.exports.turns:write_labelled",
         writes="JSON lines, a turn of the agent each: `prompt`, `completion`, `label`, `tools`",
         keeps="every turn with the outcome of its episode as label",
         loses="episodes without outcome, augmented ones, turns that no prompt leads to or whose calls are invalid",
@@ -113,7 +114,7 @@ _ALL = (
     ),
     Format(
         name="weighted-sft",
-        module="logforge.exports.weighted",
+        writer="logforge.exports.turns:write_weighted",
         writes="JSON lines, a turn of the agent each: `prompt`, `completion`, `weight`, `tools`",
         keeps="the turns that did better than average, weighted by how much (`--weigh`, `--keep`)",
         loses="what `--keep` leaves out, augmented episodes, turns that no prompt leads to or whose calls are invalid",
@@ -123,7 +124,7 @@ _ALL = (
     ),
     Format(
         name="credit-text",
-        module="logforge.exports.credit_text",
+        writer="logforge.exports.credit_text:write",
         writes="JSON lines, an episode each: `parts` with credit, and one `text` with tags at key steps",
         keeps="texts, thoughts, calls, results; each step's credit and support, key steps by credit and by people",
         loses="observations, times, counterfactual episodes, augmented ones",
@@ -133,7 +134,7 @@ _ALL = (
     ),
     Format(
         name="preference-pairs",
-        module="logforge.exports.pairs",
+        writer="logforge.exports.pairs:write",
         writes="JSON lines, a contrast each, with both sides' means, success rates and source lines",
         keeps="what is known of a contrast",
         loses="calls in the prompt: its messages are role and text",
@@ -144,7 +145,7 @@ _ALL = (
     ),
     Format(
         name="atif",
-        module="logforge.exports.atif",
+        writer="logforge.exports.atif:write",
         writes="JSON lines, a trajectory each (ATIF 1.8, as Harbor has them)",
         keeps="messages, thoughts, calls, results, times, tokens, costs, step rewards, outcome, ending, tools",
         loses="observations, augmented episodes; a result's place when something was said before it",

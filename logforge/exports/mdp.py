@@ -5,7 +5,7 @@ from __future__ import annotations
 from logforge.core.extras import need
 from logforge.core.files import replaced_file
 from logforge.exports.job import Job, Written
-from logforge.exports.pipeline import manifest_beside, to_mdp_dataset
+from logforge.shards.d3rlpy import manifest_beside, to_mdp_dataset
 
 
 def write(job: Job) -> list[Written]:

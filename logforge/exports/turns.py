@@ -6,13 +6,14 @@ A turn that calls several tools is one row: they were said in one message.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from logforge.exports.chat import answer_of, chat_of, prompt_flaw, turns_of
 from logforge.exports.episodes import Decision, Logged, logged_episodes, without_texts
 from logforge.exports.job import Job, Written, json_lines
 from logforge.exports.tools import Toolbox, as_text, toolbox
+from logforge.exports.weights import BELOW, TurnKey, weights_of
 
 Extra = dict[str, Any]
 Judge = Callable[[str, list[int], list[Decision]], Extra | str]
@@ -59,3 +60,26 @@ def _rows(logged: Logged, judge: Judge, tools: Toolbox) -> Iterator[tuple[Extra 
             "steps": steps,
         }
         yield row, len(steps)
+
+
+def write_labelled(job: Job) -> list[Written]:
+    """A line for each turn of an episode whose outcome is known."""
+    return write_turns(job, _label)
+
+
+def _label(_episode: str, _steps: list[int], decisions: list[Decision]) -> Extra | str:
+    success = decisions[0].success
+    return "no outcome" if success is None else {"label": success}
+
+
+def write_weighted(job: Job) -> list[Written]:
+    """A line for each turn that is kept."""
+    return write_turns(job, _by_weight(weights_of(job)))
+
+
+def _by_weight(weights: Mapping[TurnKey, float]) -> Judge:
+    def judge(episode: str, steps: list[int], _decisions: list[Decision]) -> Extra | str:
+        weight = weights.get((episode, steps[0]))
+        return BELOW if weight is None else {"weight": weight}
+
+    return judge

@@ -23,9 +23,9 @@ from logforge.ingestion.hygiene.flaggers import flagger_versions
 from logforge.ingestion.hygiene.personal_data import personal_kinds
 from logforge.ingestion.hygiene.redaction import Redaction
 from logforge.ingestion.long_files import in_parts
-from logforge.ingestion.memory import few_collections
 from logforge.ingestion.new_owners import heirs
 from logforge.ingestion.ownership import remove_sources, resolve
+from logforge.ingestion.pace import few_collections
 from logforge.ingestion.packed import Unpacker, discard, withheld
 from logforge.ingestion.reading import (
     Chunk,

@@ -24,8 +24,7 @@ from logforge.ingestion.hygiene.personal_data import personal_version
 from logforge.ingestion.hygiene.pipeline import Hygiene, cleaned
 from logforge.ingestion.hygiene.redaction import Redaction, rules_version
 from logforge.ingestion.hygiene.secrets import vendors as vendor_secrets
-from logforge.ingestion.memory import collect_seldom
-from logforge.ingestion.pace import ahead
+from logforge.ingestion.pace import ahead, collect_seldom
 from logforge.ingestion.sources.containers import VERSION as UNPACKING
 from logforge.ingestion.sources.containers import Limits
 from logforge.ingestion.sources.discover import Verdict, judge

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from logforge.cli.listings import dataset_named
 from logforge.lineage.source_bytes import moved
 from logforge.rewards.pipeline import load_spec, read_inputs
 from logforge.rewards.sql.query import value, when
 from logforge.schemas.errors import LogforgeError, UnknownName, UsageError
 from logforge.schemas.reward import RewardSpec
 from logforge.shards.reader import read_manifest
-from logforge.store.store import Store
+from logforge.store.store import Store, dataset_named
 
 _TEXT = 160
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from logforge.core.reward_sandbox import first_line, sandbox
+from logforge.core.sql import first_line, sandbox
 from logforge.rewards.spec import load_spec, parse_spec
 from logforge.rewards.sql.inputs import input_stages
 from logforge.rewards.sql.query import Scale, compile_query, used_columns

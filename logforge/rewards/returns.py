@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
+from logforge.core.intervals import Span
 from logforge.schemas.errors import UsageError
 
 Floats = npt.NDArray[np.float64]
@@ -79,3 +81,41 @@ def check_cuts(rewards: Floats, offsets: Offsets) -> None:
         raise UsageError(
             "offsets do not cut the rewards into episodes", "they rise from 0 to the number of rewards"
         )
+
+
+def possible_returns(
+    rewards: NDArray[Any],
+    terminals: NDArray[np.bool_],
+    timeouts: NDArray[np.bool_],
+    gamma: float,
+    seen: tuple[float, float] | None = None,
+) -> Span:
+    """The range a return can lie in: a step that goes on may be repeated for ever, one that ends is paid once.
+
+    What a cut-off episode's last step pays may hang on its being the last (`at: end`), so it is paid once, and followed by
+    anything. Upwards the returns `seen` in the train split bind as well, stretched by their own width: a Q that runs away runs
+    up. Downwards they bind only without discounting: a policy that goes round in circles is worse than any log.
+    """
+    if not len(rewards):
+        raise UsageError("there are no transitions to bound returns with", "name a split that holds some")
+    cut = timeouts if not timeouts.all() else np.zeros_like(timeouts)  # with nothing else, they stand for all
+    going_on = rewards[~(terminals | cut)]
+    bounds = [*_extremes(rewards[terminals]), *(_for_ever(one, gamma) for one in _extremes(going_on))]
+    low, high = min(bounds), max(bounds)
+    if cut.any():
+        least, most = _extremes(rewards[cut])
+        low, high = min(low, least + gamma * low), max(high, most + gamma * high)
+    if seen is not None:
+        width = max(seen[1] - seen[0], abs(seen[0]), abs(seen[1]))
+        low, high = low if np.isfinite(low) else seen[0] - width, min(high, seen[1] + width)
+    return Span(low, high)
+
+
+def _extremes(rewards: NDArray[Any]) -> tuple[float, ...]:
+    return (float(rewards.min()), float(rewards.max())) if len(rewards) else ()
+
+
+def _for_ever(reward: float, gamma: float) -> float:
+    if gamma < 1:
+        return reward / (1 - gamma)
+    return float(np.copysign(np.inf, reward)) if reward else 0.0

@@ -11,8 +11,7 @@ import duckdb
 
 from logforge.connectors.records.text_file import read_text
 from logforge.core import sql as expressions
-from logforge.core.reward_sandbox import first_line, sandbox
-from logforge.core.sql import Expression
+from logforge.core.sql import Expression, first_line, sandbox
 from logforge.schemas.errors import LogforgeError, Problem, SpecError
 from logforge.schemas.reward import COLUMNS, Place, RewardSpec, Term, problem_at
 from logforge.schemas.reward_columns import KNOWN

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logforge.connectors.episodes.arguments import parse_arguments
-from logforge.connectors.episodes.open_calls import OpenCalls
+from logforge.connectors.episodes.builder import OpenCalls
 from logforge.connectors.episodes.outcome import ERROR_CLASSES, asks_user, classify_result
 from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
 from logforge.connectors.episodes.tool_names import tool_action

@@ -13,10 +13,10 @@ import numpy as np
 
 from logforge.core.extras import import_d3rlpy
 from logforge.core.stored_rows import gather
-from logforge.exports.pipeline import episode_of, signatures, to_mdp_dataset
 from logforge.schemas.errors import UsageError
 from logforge.shards.array_pool import Spare
 from logforge.shards.arrays import Array
+from logforge.shards.d3rlpy import episode_of, signatures, to_mdp_dataset
 from logforge.shards.reader import Shard
 
 if TYPE_CHECKING:

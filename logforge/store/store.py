@@ -19,7 +19,7 @@ import pyarrow as pa
 from logforge.core.files import sync
 from logforge.core.frames import Tables, episodes_of
 from logforge.schemas.episode import Episode
-from logforge.schemas.errors import StoreError, UsageError
+from logforge.schemas.errors import StoreError, UnknownName, UsageError
 from logforge.schemas.tables import LONG_TEXTS, TABLES, Column
 from logforge.store.block_journal import Hold, hold, journal_of, locked, release
 from logforge.store.checkpoint import CHECKPOINT_BYTES, checkpoint, checkpoint_when_due, log_bytes
@@ -415,3 +415,16 @@ def open_store(
     it is still locked then, is no store, or has another layout.
     """
     return Store(path, read_only=read_only, create=create, wait=wait, waiting=waiting)
+
+
+def dataset_named(store: Store, given: str) -> str:
+    """The name of a dataset of the store, which may be given by its folder. Raises UnknownName when the store holds none."""
+    rows = store.con.sql("SELECT dataset, path FROM datasets ORDER BY 1").fetchall()
+    folders: dict[str, str | None] = dict(rows)
+    if given in folders:
+        return given
+    home, wanted = store.path.resolve().parent, Path(given).resolve()
+    found = next((name for name, path in folders.items() if path and (home / path).resolve() == wanted), None)
+    if found is None:
+        raise UnknownName("dataset", given, list(folders))
+    return found

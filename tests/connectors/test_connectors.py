@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.connectors import BUILT_IN, detect, get, registry
+from logforge.connectors import detect, get, registry
 from logforge.connectors.episodes.text_calls import INTERFACE, command_name
 from logforge.connectors.records import json as jsontext
 from logforge.connectors.records.base import Connector, Source
+from logforge.connectors.records.catalogue import BUILT_IN
 from logforge.schemas.episode import Duplicate, Episode, Reject, Skip
 from logforge.schemas.errors import UnknownName
 from logforge.testing import variants

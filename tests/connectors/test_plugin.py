@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from logforge import connectors
+from logforge.connectors.records import catalogue
 from support.doc_blocks import as_script, blocks, joined, run
 from support.places import ROOT
 
@@ -112,7 +113,7 @@ def test_whatever_is_wrong_with_a_connector_the_others_are_there(tmp_path, monke
     try:
         with pytest.warns(UserWarning, match="wrong"):
             found = connectors.registry()
-        assert sorted(found) == sorted(connectors.BUILT_IN)
+        assert sorted(found) == sorted(catalogue.BUILT_IN)
     finally:
         sys.modules.pop("wrong_connector", None)
         monkeypatch.undo()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.core.share_interval import difference, share
+from logforge.core.intervals import difference, share
 
 
 def ones(won, of):

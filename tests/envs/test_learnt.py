@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from logforge.core.extras import one_thread
+from logforge.core.intervals import Span
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.envs import make
 from logforge.envs.behaviour import behaviour
@@ -13,7 +15,6 @@ from logforge.envs.learnt import feature_arrays, served
 from logforge.envs.rollout import View, on_features
 from logforge.envs.simulation import logged, simulate
 from logforge.ingestion.pipeline import ingest
-from logforge.learning.ope.fqe import Span, one_thread
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.training.experience import Replay
 from logforge.learning.training.learners import LEARNERS, Fit, Rules

@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from logforge.core.intervals import Estimate
 from logforge.evaluation import pipeline as evaluation
 from logforge.evaluation.pipeline import evaluate
 from logforge.evaluation.report import PolicyRow, agreement
 from logforge.learning.ope import fqe as ope
-from logforge.learning.ope.fqe import Estimate, Fitted
+from logforge.learning.ope.fqe import Fitted
 from logforge.learning.ope.fqe_fit import OutOfBag
 from logforge.learning.ope.importance import Importance, Weighted
 from logforge.learning.policies.bundle import load_policy

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from logforge.checks.pipeline import check_dataset
 from logforge.cli.commands import main
+from logforge.core.intervals import Estimate
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.evaluation.families import Side, compare
 from logforge.evaluation.pipeline import evaluate
 from logforge.exports.pipeline import export
 from logforge.forgetting.pipeline import forget
 from logforge.ingestion.pipeline import ingest
-from logforge.learning.ope.fqe import Estimate, Fitted
+from logforge.learning.ope.fqe import Fitted
 from logforge.schemas.errors import SpecError, UsageError
 from logforge.schemas.transition import DRAWN_SPLITS, HELD_OUT, SPLIT_NAMES
 from logforge.shards.array_rules import ARRAYS

@@ -57,7 +57,7 @@ def rows_in(report) -> int:
     if report.format == "huggingface":
         return sum(pq.read_metadata(file).num_rows for file in report.path.glob("data/*.parquet"))
     if report.format == "d3rlpy":
-        from logforge.exports.pipeline import load_mdp_dataset
+        from logforge.shards.d3rlpy import load_mdp_dataset
 
         return load_mdp_dataset(report.path).transition_count
     if report.format == "minari":

@@ -295,7 +295,7 @@ def test_texts_come_from_the_store_that_holds_this_build(exports_home, tmp_path)
 
 
 def test_nothing_to_write_is_refused_with_the_reasons(exports_home, tmp_path, monkeypatch):
-    monkeypatch.setattr("logforge.exports.weighted.weights_of", lambda job: {})
+    monkeypatch.setattr("logforge.exports.turns.weights_of", lambda job: {})
     with pytest.raises(UsageError, match="not among those kept"):
         export(exports_home / "d", "weighted-sft", tmp_path / "x.jsonl", store=exports_home / "store.duckdb")
     assert not (tmp_path / "x.jsonl").exists()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logforge.ingestion.handover import hand_over, take_over
+from logforge.ingestion.workers import hand_over, take_over
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from logforge import connectors
 from logforge.ingestion import pipeline as ingestion
 from logforge.ingestion import reading
-from logforge.ingestion.memory import few_collections
+from logforge.ingestion.pace import few_collections
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.reading import Job, read_lazily, read_together
 from logforge.ingestion.sources.discover import sha256_of

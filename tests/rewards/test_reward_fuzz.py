@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from logforge.core.frames import tables_of
-from logforge.core.reward_sandbox import sandbox
+from logforge.core.sql import sandbox
 from logforge.rewards.pipeline import parse_spec, score
 from logforge.schemas.errors import LogforgeError
 from logforge.schemas.reward_columns import COLUMNS

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from logforge.core import sql as expressions
 from logforge.core.frames import tables_of
-from logforge.core.reward_sandbox import sandbox
+from logforge.core.sql import sandbox
 from logforge.rewards.pipeline import collected, compile_query, load_spec, parse_spec, score
 from logforge.rewards.sql.inputs import input_stages
 from logforge.schemas.errors import Mismatch, SpecError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from logforge.learning.policies.layers import FloatArray
+from logforge.core.types import Float32Array
 from logforge.schemas.errors import UnknownName
 from logforge.schemas.manifest import INVALID, OTHER
 from logforge.texts.encoders import Encoder, embed
@@ -50,7 +50,7 @@ def _text(name: str, about: str) -> str:
     return f"{words}: {about.strip()}" if about.strip() else words
 
 
-def action_vectors(server: StateServer, texts: Sequence[str]) -> FloatArray:
+def action_vectors(server: StateServer, texts: Sequence[str]) -> Float32Array:
     """Vectors [actions, columns] of texts by the server's encoder and PCA; zeros for a blank text."""
     return server.text_vectors(texts)
 

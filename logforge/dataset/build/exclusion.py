@@ -12,8 +12,7 @@ from typing import NamedTuple
 import duckdb
 from sqlglot import exp
 
-from logforge.core.reward_sandbox import first_line, sandbox
-from logforge.core.sql import ALLOWED, CASTS, FUNCTIONS, Expression, Language, parse
+from logforge.core.sql import ALLOWED, CASTS, FUNCTIONS, Expression, Language, first_line, parse, sandbox
 from logforge.dataset.build.report import LeftOut, excluded_where
 from logforge.schemas.errors import Problem, SpecError, UsageError
 from logforge.schemas.tables import EPISODES

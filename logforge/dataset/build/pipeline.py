@@ -39,9 +39,8 @@ from logforge.dataset.conflicts.rows import decisions_in
 from logforge.dataset.quality.gates import Measures, Passed, check_thresholds, pass_gates
 from logforge.dataset.quality.transitions import Allowance, validate
 from logforge.dataset.states.builder import StateBuilder
-from logforge.dataset.states.coverage import thought_leak
+from logforge.dataset.states.coverage import thought_leak, window_cut
 from logforge.dataset.states.golden import GOLDEN_FILE, GoldenState, digests, golden_file, golden_of
-from logforge.dataset.states.window_cut import window_cut
 from logforge.dataset.weights.curriculum import STAGES_FILE, difficulty_frame, stages_file
 from logforge.dataset.weights.parts import weigh, weight_parts
 from logforge.rewards.model import RewardModel

@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logforge.dataset.build.calibration import calibration_error, log_loss
 from logforge.dataset.build.masked_softmax import PENALTIES, Calibration, Floats, Mask, MaskedSoftmax, softmax
 from logforge.rewards.scorers.cross_fit import FOLDS
 from logforge.schemas.manifest import Vocabulary
@@ -360,3 +359,23 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     return round(value, 6) if isinstance(value, float) else value
+
+
+BINS: Final = 15
+
+
+def calibration_error(chances: NDArray[np.float64], actions: NDArray[Any], bins: int = BINS) -> float:
+    """Expected calibration error (Guo et al. 2017): rows [N, A] fall into `bins` of equal width by the probability of their
+    likeliest action; the mean gap between that probability and how often it was taken, weighted by the bins' sizes."""
+    likeliest = chances.argmax(axis=1)
+    confidence = chances[np.arange(len(chances)), likeliest]
+    right = (likeliest == actions).astype(np.float64)
+    place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    gaps = np.bincount(place, right - confidence, bins)
+    return float(np.abs(gaps).sum() / max(1, len(chances)))
+
+
+def log_loss(chances: NDArray[np.float64], actions: NDArray[Any]) -> float:
+    """Mean negative logarithm of the probabilities [N, A] of what was taken."""
+    taken = np.maximum(chances[np.arange(len(actions)), actions], np.finfo(np.float64).tiny)
+    return float(-np.log(taken).mean()) if len(actions) else 0.0

@@ -14,8 +14,7 @@ from logforge.core.tabulate import table
 from logforge.dataset.actions.report import ActionReport
 from logforge.dataset.build.transitions import Origin
 from logforge.dataset.quality.gates import Passed
-from logforge.dataset.states.coverage import ThoughtLeak
-from logforge.dataset.states.window_cut import WindowCut
+from logforge.dataset.states.coverage import ThoughtLeak, WindowCut
 from logforge.dataset.weights.parts import parts_told
 from logforge.schemas.manifest import Manifest
 from logforge.splits.report import SplitReport

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from logforge.dataset.diff.side import Side
-from logforge.dataset.diff.stability import Drift, drift
 from logforge.schemas.manifest import FeatureSlice, Manifest
 from logforge.shards.files import PCA_FILE
 from logforge.shards.sample import draw
@@ -60,3 +63,90 @@ def _columns(part: FeatureSlice, manifest: Manifest) -> Iterator[tuple[str, int]
     labels = manifest.actions if of_actions else [str(place) for place in range(width)]
     for label, place in zip(labels, range(part.start, part.stop), strict=True):
         yield part.name if width == 1 else f"{part.name}[{label}]", place
+
+
+MODERATE, LARGE = 0.1, 0.25
+"""From these on the index is called moderate and large."""
+
+
+BINS = 10
+
+
+NOISE = 0.99
+
+
+Floats = NDArray[np.float64]
+
+
+class Drift(NamedTuple):
+    """What became of one distribution: `psi`, what chance alone would not exceed, in words, and the sizes of the samples."""
+
+    of: str
+    psi: float
+    noise: float
+    level: str
+    count_a: int
+    count_b: int
+
+
+def drift(of: str, a: Sequence[Any] | NDArray[Any], b: Sequence[Any] | NDArray[Any]) -> Drift | None:
+    """The drift from sample `a` to sample `b`, of numbers (NaN is a bin of its own) or of words. None where one is empty."""
+    first, second = np.asarray(a), np.asarray(b)
+    if not len(first) or not len(second):
+        return None
+    numeric = all(side.dtype.kind in "fiub" for side in (first, second))
+    counts = np.array((_of_numbers if numeric else _of_words)(first, second))
+    counts_a, counts_b = counts[:, counts.any(axis=0)]
+    psi = index(counts_a, counts_b)
+    noise = _noise(len(counts_a), len(first), len(second))
+    return Drift(of, psi, noise, level(psi, noise), len(first), len(second))
+
+
+def index(a: Floats, b: Floats) -> float:
+    """PSI of two histograms over the same bins, given as counts; 0 for equal shares of samples of one size."""
+    first, second = (side + 0.5 for side in (a, b))
+    p, q = first / first.sum(), second / second.sum()
+    return float(((q - p) * np.log(q / p)).sum())
+
+
+def level(psi: float, noise: float) -> str:
+    """The index in a word: `stable`, `noise` (not more than chance would give), `moderate` or `large`."""
+    if psi < MODERATE:
+        return "stable"
+    if psi <= noise:
+        return "noise"
+    return "large" if psi >= LARGE else "moderate"
+
+
+def _noise(bins: int, n: int, m: int) -> float:
+    if bins < 2:
+        return 0.0
+    from scipy.stats import chi2
+
+    return float(chi2.ppf(NOISE, bins - 1) * (1 / n + 1 / m))
+
+
+def _of_numbers(a: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
+    first, second = a.astype(np.float64), b.astype(np.float64)
+    known = first[~np.isnan(first)]
+    tenths = np.arange(1, BINS) / BINS
+    deciles = np.quantile(known, tenths, method="inverted_cdf") if len(known) else known
+    edges, filled = np.unique(deciles, return_counts=True)
+    edges = np.union1d(edges, np.nextafter(edges[filled > 1], -np.inf))
+    return _counts(first, edges), _counts(second, edges)
+
+
+def _counts(values: Floats, edges: Floats) -> Floats:
+    """How many lie in each bin (a bin holds its upper edge), and how many are NaN."""
+    missing = np.isnan(values)
+    places = np.searchsorted(edges, values[~missing], side="left")
+    counts = np.bincount(places, minlength=len(edges) + 1).astype(np.float64)
+    return np.append(counts, float(missing.sum()))
+
+
+def _of_words(a: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
+    both = np.concatenate([a.astype(str), b.astype(str)])
+    names, places = np.unique(both, return_inverse=True)
+    counts = (np.bincount(side, minlength=len(names)) for side in (places[: len(a)], places[len(a) :]))
+    first, second = (side.astype(np.float64) for side in counts)
+    return first, second

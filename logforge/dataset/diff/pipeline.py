@@ -25,9 +25,8 @@ from logforge.dataset.diff.changes import (
     step_changes,
     vocabularies,
 )
-from logforge.dataset.diff.drift import drifts_between
+from logforge.dataset.diff.drift import Drift, drifts_between
 from logforge.dataset.diff.side import Side, side_of
-from logforge.dataset.diff.stability import Drift
 from logforge.dataset.diff.view import render
 from logforge.rewards.lint.diff import Mover, TermMean, kendall, movers, term_means
 from logforge.shards.sample import SAMPLE

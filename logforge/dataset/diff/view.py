@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logforge.core.tabulate import WIDTH, ending, fit, listed, plural, table
-from logforge.dataset.diff.stability import LARGE, MODERATE
+from logforge.dataset.diff.drift import LARGE, MODERATE
 from logforge.rewards.lint.diff import mover_table
 from logforge.splits.report import MOVES
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from logforge.core.intervals import Estimate
 from logforge.core.tabulate import plural
 from logforge.dataset.quality.leak_probe import leak_auc
-from logforge.learning.ope.fqe import Estimate
 from logforge.schemas.errors import CheckFailed, Problem, UnknownName, UsageError
 from logforge.shards.arrays import SplitArrays
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core.intervals import MIN_EPISODES, Estimate
 from logforge.core.ranking import auc_estimates
-from logforge.learning.ope.fqe import MIN_EPISODES, Estimate
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

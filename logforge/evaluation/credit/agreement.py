@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from logforge.core.intervals import Estimate, bootstrap_mean
 from logforge.core.tabulate import table
 from logforge.evaluation.credit.key_steps import read_key_steps, scored
 from logforge.evaluation.credit.pipeline import CreditReport, credit_of
-from logforge.learning.ope.fqe import Estimate, bootstrap_mean
 from logforge.learning.policies.runs import read_run, run_data
 from logforge.rewards.returns import Floats
 from logforge.schemas.errors import UsageError

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logforge.core.extras import need
-from logforge.learning.ope.fqe import one_thread
+from logforge.core.extras import need, one_thread
 from logforge.rewards.returns import Floats
 from logforge.schemas.errors import UsageError
 from logforge.shards.arrays import SplitArrays

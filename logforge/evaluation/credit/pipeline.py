@@ -35,6 +35,7 @@ from logforge.learning.ope import fqe as ope
 from logforge.learning.ope.fqe_fit import Decisions
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.policies.runs import read_run, run_data
+from logforge.rewards import returns
 from logforge.rewards.returns import Floats, time_discounts, unusual
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.shards.reader import Shard
@@ -73,7 +74,7 @@ def fit_values(
         bundle.probabilities(train.observations, train.masks),
         held.observations,
         gamma=gamma,
-        span=ope.possible_returns(train.rewards, train.terminals, train.timeouts, gamma, seen),
+        span=returns.possible_returns(train.rewards, train.terminals, train.timeouts, gamma, seen),
         decisions=Decisions(chances, rows, actions),
         members=members,
         updates=updates,

@@ -10,10 +10,9 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.share_interval import difference as paired
-from logforge.core.share_interval import share
+from logforge.core.intervals import Estimate, Noise, pooled, share
+from logforge.core.intervals import difference as paired
 from logforge.core.tabulate import table
-from logforge.learning.ope.fqe import Estimate, Noise, pooled
 
 MOST_OOD: Final = 0.1
 """A setting whose policies take out-of-distribution actions (monitors.py) in a larger share of decisions is not taken: FQE

@@ -18,18 +18,21 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core import extras, intervals
 from logforge.core.extras import need
 from logforge.core.files import refuse_foreign, replaced_file
 from logforge.core.progress import Tick, silent
 from logforge.evaluation.tuning.choice import SweepReport, Tried, choose
 from logforge.learning.ope import fqe as ope
 from logforge.learning.policies.bundle import PolicyBundle
+from logforge.learning.policies.runs import RUN_FILE
 from logforge.learning.training.config import ONE_HEAD, TrainConfig
 from logforge.learning.training.learners import CONSERVATIVE
 from logforge.learning.training.monitors import Behaviour, Monitor
-from logforge.learning.training.pipeline import RUN_FILE, train
+from logforge.learning.training.pipeline import train
 from logforge.learning.training.presets import preset as named
 from logforge.learning.training.rescoring import rescored
+from logforge.rewards import returns
 from logforge.schemas.errors import UsageError
 from logforge.shards.reader import Shard, load_shards
 
@@ -182,7 +185,7 @@ def _together(
     learner = LEARNERS[name]
     rules = replace(rules_of(config, shard, learner), **cast(Any, varied))
     sizes = (shard.observation_size, *config.hidden, shard.action_size)
-    with ope.one_thread():
+    with extras.one_thread():
         fit = Fit(learner, rules, seeds, sizes, config.learning_rate, config.target_rate, device())
         replay = Replay(shard, shard.manifest.vocabulary.invalid, device())
         batches = replay.batches(seeds, config.batch_size)
@@ -195,11 +198,11 @@ def _together(
         return [bundle_of(fit, learner, name, shard, config, member) for member in range(len(seeds))]
 
 
-def _span(shard: Shard, setting: Setting, clipped: bool) -> ope.Span:
+def _span(shard: Shard, setting: Setting, clipped: bool) -> intervals.Span:
     if not clipped:
-        return ope.Span(-np.inf, np.inf)
+        return intervals.Span(-np.inf, np.inf)
     scored = rescored(shard, setting.gamma, setting.step_cost)
-    return ope.possible_returns(
+    return returns.possible_returns(
         scored.rewards, scored.terminals, scored.timeouts, setting.gamma, scored.manifest.return_range
     )
 

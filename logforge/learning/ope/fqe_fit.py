@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core.types import FloatArray, IntArray
 from logforge.learning.policies.networks import forward, make_network
 from logforge.shards.arrays import SplitArrays
 
@@ -27,9 +28,6 @@ MOST_TURNED: Final = 10_000
 """Rows of more data fill their columns anyway."""
 _RANK = 1e-4
 """A direction with a smaller singular value, beside the largest, is rounding."""
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 class OutOfBag(NamedTuple):

@@ -18,16 +18,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.learning.ope.fqe import (
-    MIN_EPISODES,
-    Estimate,
-    FloatArray,
-    Noise,
-    Span,
-    pooled,
-    resamples,
-    within,
-)
+from logforge.core.intervals import MIN_EPISODES, Estimate, Noise, Span, pooled, resamples, within
+from logforge.core.types import FloatArray
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.transition import PROPENSITY_KINDS
 from logforge.shards.arrays import SplitArrays

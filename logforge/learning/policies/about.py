@@ -12,8 +12,7 @@ from logforge.core.tabulate import table
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.policies.habits import Habits
 from logforge.learning.policies.layers import BEHAVIOUR, TEMPLATE
-from logforge.learning.policies.runs import read_run
-from logforge.learning.training.pipeline import RUN_FILE
+from logforge.learning.policies.runs import RUN_FILE, read_run
 from logforge.schemas.manifest import INVALID
 from logforge.shards.files import ACTIONS_FILE
 

@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.core.extras import need
+from logforge.core.types import Float32Array
 from logforge.learning.policies.card import BUNDLE_VERSION, WEIGHTS, Golden, PolicyCard
 from logforge.learning.policies.layers import (
     ACTS,
     BEHAVIOUR,
     TEMPLATE,
-    FloatArray,
     Layer,
     Layers,
     check_parts,
@@ -39,7 +39,7 @@ from logforge.learning.policies.layers import (
     parts_of,
     tensors_of,
 )
-from logforge.learning.training.text_q import SideInputs
+from logforge.learning.policies.side_inputs import SideInputs
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 from logforge.schemas.manifest import Manifest, Vocabulary
 from logforge.shards.files import ACTIONS_FILE
@@ -63,8 +63,8 @@ class Decision:
 
     action: int
     name: str
-    probabilities: FloatArray
-    scores: FloatArray
+    probabilities: Float32Array
+    scores: Float32Array
     support: float | None
     supported: bool | None
     template: str | None = None
@@ -84,12 +84,12 @@ class _Judged(NamedTuple):
     """Scores of observations, and what may be chosen: [rows, actions] each. `offered` leaves `<invalid>` out; `open` also what
     the behaviour hardly does, where the policy keeps to that."""
 
-    scores: FloatArray
+    scores: Float32Array
     offered: NDArray[np.bool_]
     open: NDArray[np.bool_]
 
     @property
-    def masked(self) -> FloatArray:
+    def masked(self) -> Float32Array:
         return np.where(self.open, self.scores, np.float32(-np.inf))
 
 
@@ -119,7 +119,7 @@ class PolicyBundle:
         """What a log is to call it: its algorithm and the first digits of its weights' hash."""
         return f"{self.card.algo}#{(self.card.weights_hash or _hash(self.weights()))[:12]}"
 
-    def scores(self, observations: NDArray[Any]) -> FloatArray:
+    def scores(self, observations: NDArray[Any]) -> Float32Array:
         """One score per action [B, A]: Q (CQL's, which is pessimistic and no value) or logits (cloning)."""
         rows = self._checked(observations)
         return outputs(self.layers, rows) if self.side is None else self.side.scores(self.layers, rows)
@@ -173,7 +173,7 @@ class PolicyBundle:
         judged: _Judged,
         observations: NDArray[Any],
         choices: NDArray[Any],
-        chances: FloatArray,
+        chances: Float32Array,
         propensity: float | None = None,
     ) -> list[Decision]:
         """What is told of each choice; without a propensity its chance is one."""
@@ -197,18 +197,18 @@ class PolicyBundle:
 
     def probabilities(
         self, observations: NDArray[Any], masks: NDArray[Any], temperature: float | None = None
-    ) -> FloatArray:
+    ) -> Float32Array:
         """Chances over the allowed actions [B, A]: softmax of score / temperature.
 
         Without a temperature, cloning uses 1 (the likeness of the log) and a Q policy 0, which is greedy: all on `choose`.
         """
         return self._chances(self._judged(observations, masks), temperature)
 
-    def support(self, observations: NDArray[Any], masks: NDArray[Any]) -> FloatArray | None:
+    def support(self, observations: NDArray[Any], masks: NDArray[Any]) -> Float32Array | None:
         """The cloned behaviour's chances over the allowed actions [B, A]; None where the bundle holds no clone."""
         return self._support(self._judged(observations, masks), observations) if self.behaviour else None
 
-    def _support(self, judged: _Judged, observations: NDArray[Any]) -> FloatArray | None:
+    def _support(self, judged: _Judged, observations: NDArray[Any]) -> Float32Array | None:
         if not self.behaviour:
             return None
         logits = outputs(self.behaviour, self._checked(observations))
@@ -297,7 +297,7 @@ class PolicyBundle:
         found: NDArray[np.bool_] = logits - logits.max(axis=1, keepdims=True) > np.log(self.card.threshold)
         return found
 
-    def _chances(self, judged: _Judged, temperature: float | None) -> FloatArray:
+    def _chances(self, judged: _Judged, temperature: float | None) -> Float32Array:
         heat = (1.0 if self.card.kind == "logits" else 0.0) if temperature is None else temperature
         if not 0 <= heat < np.inf:
             raise UsageError(
@@ -373,7 +373,7 @@ class _Versioned(msgspec.Struct):
     schema_version: int
 
 
-def _softmax(masked: NDArray[Any], heat: float = 1.0) -> FloatArray:
+def _softmax(masked: NDArray[Any], heat: float = 1.0) -> Float32Array:
     powers = np.exp((masked - masked.max(axis=1, keepdims=True)) / heat)
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 

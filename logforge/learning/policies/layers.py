@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core.types import Float32Array
 from logforge.schemas.errors import Mismatch
 
-FloatArray = NDArray[np.float32]
 ACTS: Final = ""
 BEHAVIOUR: Final = "behaviour"
 FISHER: Final = "fisher"
@@ -28,15 +28,15 @@ _AGAIN = "train again"
 class Layer(NamedTuple):
     """One linear layer: `x @ weight.T + bias`."""
 
-    weight: FloatArray
-    bias: FloatArray
+    weight: Float32Array
+    bias: Float32Array
 
 
 Layers = tuple[Layer, ...]
 _LETTERS: Final = tuple(name[0] for name in Layer._fields)
 
 
-def hidden(layers: Layers, inputs: NDArray[Any]) -> FloatArray:
+def hidden(layers: Layers, inputs: NDArray[Any]) -> Float32Array:
     """What the last layer sees of inputs [rows, features]."""
     found = np.asarray(inputs, dtype=np.float32)
     for layer in layers[:-1]:
@@ -44,19 +44,19 @@ def hidden(layers: Layers, inputs: NDArray[Any]) -> FloatArray:
     return found
 
 
-def outputs(layers: Layers, inputs: NDArray[Any]) -> FloatArray:
+def outputs(layers: Layers, inputs: NDArray[Any]) -> Float32Array:
     """What the layers make of inputs [rows, features]: [rows, outputs]."""
     return np.asarray(_applied(layers[-1], hidden(layers, inputs)), dtype=np.float32)
 
 
-def _applied(layer: Layer, rows: FloatArray) -> FloatArray:
+def _applied(layer: Layer, rows: Float32Array) -> Float32Array:
     # Matrix products may raise flags of the processor that no number of theirs is to blame for; who needs finite numbers looks.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        found: FloatArray = rows @ layer.weight.T + layer.bias
+        found: Float32Array = rows @ layer.weight.T + layer.bias
     return found
 
 
-def tensors_of(parts: Mapping[str, Layers]) -> dict[str, FloatArray]:
+def tensors_of(parts: Mapping[str, Layers]) -> dict[str, Float32Array]:
     """The tensors of a file, by name."""
     return {
         f"{_prefix(part)}{kind}{place}": np.ascontiguousarray(array, dtype=np.float32)
@@ -66,7 +66,7 @@ def tensors_of(parts: Mapping[str, Layers]) -> dict[str, FloatArray]:
     }
 
 
-def parts_of(tensors: Mapping[str, FloatArray]) -> dict[str, Layers]:
+def parts_of(tensors: Mapping[str, Float32Array]) -> dict[str, Layers]:
     """The parts that a file holds, each of at least one layer; raises Mismatch for tensors of no part."""
     counts = {part: sum(name.startswith(f"{_prefix(part)}w") for name in tensors) for part in PARTS}
     names = {

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from logforge.learning.policies.bundle import Golden, PolicyBundle
 from logforge.learning.policies.layers import Layer, Layers
-from logforge.learning.training.text_q import SideInputs, check_vectors
+from logforge.learning.policies.side_inputs import SideInputs, check_vectors
 from logforge.schemas.errors import UsageError
 
 _NEVER: Final = -1e9

@@ -25,7 +25,7 @@ from logforge.core.extras import need
 from logforge.core.files import replaced_file
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
 from logforge.learning.policies.layers import TEMPLATE, Layers
-from logforge.learning.training.text_q import SideInputs
+from logforge.learning.policies.side_inputs import SideInputs
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import Vocabulary
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from logforge.learning.training.pipeline import RUN_FILE, RUN_VERSION
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 from logforge.shards.reader import Shard, load_shards
 
@@ -43,3 +42,12 @@ def run_data(run: Mapping[str, Any], dataset_path: str | Path | None, split: str
         raise Mismatch(f"{folder}: dataset", run["dataset"]["hash"], held.manifest.hash, remedy)
     held.verify()
     return held, train
+
+
+RUN_FILE, METRICS_FILE = "train.json", "metrics.jsonl"
+
+
+RUN_VERSION: Final = 3
+
+
+BC, BC_SUCCESS = "bc", "bc_success"

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from logforge.core import intervals
+from logforge.core.intervals import Estimate
 from logforge.learning.ope import fqe as ope
-from logforge.learning.ope.fqe import Estimate, Fitted
+from logforge.learning.ope.fqe import Fitted
 from logforge.learning.policies.bundle import PolicyBundle
 from logforge.learning.training.monitors import thinned
 from logforge.shards.arrays import SplitArrays
@@ -55,7 +57,7 @@ def kept_values(
         key = choices[needed].tobytes()
         if key not in fits:
             fits[key] = ope.fitted_q(held, choices, gamma=gamma, span=span, members=MEMBERS, updates=UPDATES)
-        found[name] = ope.within(fits[key].estimate(), span)
+        found[name] = intervals.within(fits[key].estimate(), span)
     return found
 
 

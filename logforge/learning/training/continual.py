@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from logforge.learning.ope.fqe import Span, possible_returns
+from logforge.core.intervals import Span
 from logforge.learning.policies.bundle import CARD, PolicyBundle, load_policy
 from logforge.learning.policies.layers import FISHER, TEMPLATE, Layer, Layers
 from logforge.learning.policies.networks import forward, stacked
@@ -27,6 +27,7 @@ from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.experience import Drawn, Mixed, Replay, succeeded
 from logforge.learning.training.growth import Growth
 from logforge.learning.training.rescoring import rescored
+from logforge.rewards.returns import possible_returns
 from logforge.schemas.errors import Mismatch, UsageError
 from logforge.schemas.manifest import ArgumentTemplate, Manifest
 from logforge.shards.reader import Shard, load_shards, read_manifest

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from logforge.core.tabulate import table
+from logforge.core.types import Float32Array
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
-from logforge.learning.policies.layers import FloatArray
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.probe_states import PROBES, Probes, choose_probes
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
@@ -34,10 +34,10 @@ class Fingerprint:
     policy: str
     probes: str
     actions: tuple[str, ...]
-    chances: FloatArray
+    chances: Float32Array
 
     @property
-    def vector(self) -> FloatArray:
+    def vector(self) -> Float32Array:
         """The fingerprint itself: float32 [P · A], state by state."""
         return self.chances.reshape(-1)
 
@@ -142,7 +142,7 @@ def behaviour_clones(shard: Shard, policy_id: str, config: TrainConfig = CLONES)
     """
     import torch
 
-    from logforge.learning.ope.fqe import one_thread
+    from logforge.core.extras import one_thread
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.learners import LEARNERS, Fit
     from logforge.learning.training.torch_backend import bundle_of, rules_of

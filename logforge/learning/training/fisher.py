@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core.types import Float32Array
 from logforge.learning.policies.bundle import PolicyBundle
 from logforge.learning.policies.card import ScoreKind
-from logforge.learning.policies.layers import FISHER, FloatArray, Layer, Layers
+from logforge.learning.policies.layers import FISHER, Layer, Layers
 from logforge.shards.arrays import SplitArrays
 from logforge.shards.reader import Shard
 
@@ -41,7 +42,7 @@ def fisher_of(layers: Layers, arrays: SplitArrays, invalid: int, kind: ScoreKind
     return fisher(layers, np.asarray(arrays.observations[rows], np.float32), masks, kind)
 
 
-def fisher(layers: Layers, observations: FloatArray, masks: NDArray[np.bool_], kind: ScoreKind) -> Layers:
+def fisher(layers: Layers, observations: Float32Array, masks: NDArray[np.bool_], kind: ScoreKind) -> Layers:
     """The same for observations [rows, features] and masks [rows, actions] that each allow something."""
     seen = [np.asarray(observations, np.float32)]
     for layer in layers[:-1]:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core.types import Float32Array
 from logforge.learning.policies.card import PolicyCard, features_of
-from logforge.learning.policies.layers import FloatArray, Layer, Layers
+from logforge.learning.policies.layers import Layer, Layers
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import FeatureSlice, Manifest
 
@@ -49,7 +50,7 @@ class Growth:
         """Whether there is anything new."""
         return len(self.columns) != self.size or self.actions != self.action_size
 
-    def observations(self, rows: FloatArray) -> FloatArray:
+    def observations(self, rows: Float32Array) -> Float32Array:
         """Earlier observations [..., columns] as they are now: 0 in the new columns."""
         grown = np.zeros((*rows.shape[:-1], self.size), np.float32)
         grown[..., self.columns] = rows

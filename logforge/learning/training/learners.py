@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.learning.ope.fqe import Span
+from logforge.core.intervals import Span
 from logforge.learning.policies.layers import Layers
 from logforge.learning.policies.networks import forward, make_network, member_layers, stacked
 from logforge.learning.training.experience import Drawn

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.learning.ope.fqe import Span
+from logforge.core.intervals import Span
 from logforge.learning.policies.bundle import PolicyBundle
 from logforge.schemas.manifest import Vocabulary
 from logforge.shards.arrays import SplitArrays

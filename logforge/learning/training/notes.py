@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from logforge.learning.ope.fqe import Span
+from logforge.core.intervals import Span
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.learners import CONSERVATIVE
 from logforge.learning.training.monitors import one_outcome
@@ -110,7 +110,7 @@ def clone_risks(alpha: float, shard: Shard) -> Iterator[str]:
 def _spec_limit(manifest: Manifest) -> float | None:
     """The largest α for even logs; None where there is no spec to try, or no limit."""
     from logforge.rewards.lint.cloning import clone_risk
-    from logforge.rewards.lint.recorded_trial import recorded_trial
+    from logforge.rewards.lint.trial import recorded_trial
 
     trial = recorded_trial(manifest)
     risk = clone_risk(trial) if trial else None

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 
 from logforge.core.extras import import_d3rlpy, need
 from logforge.core.files import refuse_foreign, replaced_folder
+from logforge.core.intervals import Estimate
 from logforge.core.progress import Tick
 from logforge.core.tabulate import table
-from logforge.learning.ope.fqe import Estimate
 from logforge.learning.policies.bundle import served_files
 from logforge.learning.policies.habits import Habits
+from logforge.learning.policies.runs import BC, BC_SUCCESS, METRICS_FILE, RUN_FILE, RUN_VERSION
 from logforge.learning.training.alarms import Alarm, Kept, Limits, Watch
 from logforge.learning.training.checkpoint_values import kept_values
 from logforge.learning.training.config import Point, TrainConfig
@@ -48,9 +49,6 @@ from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
 from logforge.shards.arrays import SplitArrays
 from logforge.shards.reader import Shard, load_shards
 
-RUN_FILE, METRICS_FILE = "train.json", "metrics.jsonl"
-RUN_VERSION: Final = 3
-BC, BC_SUCCESS = "bc", "bc_success"
 _PACKAGES = ("d3rlpy", "logforge", "numpy", "safetensors", "torch")
 
 

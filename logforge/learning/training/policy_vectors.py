@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core.types import Float32Array
 from logforge.learning.policies.bundle import PolicyBundle
-from logforge.learning.policies.layers import FloatArray
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.fingerprint import CLONES, Fingerprint, behaviour_fingerprint
 from logforge.learning.training.probe_states import choose_probes
@@ -30,7 +30,7 @@ class PolicyVectors(NamedTuple):
     """The policies that decided something in a split: their places in the manifest, and their vectors [P, Z]."""
 
     places: tuple[int, ...]
-    vectors: FloatArray
+    vectors: Float32Array
 
 
 def deciders(shard: Shard) -> tuple[int, ...]:
@@ -58,7 +58,7 @@ def policy_vectors(shard: Shard, clones: TrainConfig = QUICK, columns: int = COL
     return PolicyVectors(places, coordinates(prints, columns))
 
 
-def coordinates(prints: list[Fingerprint], columns: int = COLUMNS) -> FloatArray:
+def coordinates(prints: list[Fingerprint], columns: int = COLUMNS) -> Float32Array:
     """Principal coordinates [P, Z] of fingerprints, Z = min(P − 1, columns), scaled so that their mean square is 1; zeros for
     what does not differ (classical scaling: Torgerson 1952, Gower 1966)."""
     centred = np.array([item.vector for item in prints], np.float64)
@@ -119,5 +119,5 @@ def _place(names: tuple[str, ...], name: str) -> int:
     return names.index(name) if name in names else -1
 
 
-def _correlation(one: FloatArray, other: FloatArray) -> float:
+def _correlation(one: Float32Array, other: Float32Array) -> float:
     return float(np.corrcoef(one, other)[0, 1]) if np.ptp(one) > 0 else 0.0

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.learning.policies.layers import FloatArray
+from logforge.core.types import Float32Array
 from logforge.schemas.errors import UsageError
 from logforge.shards.reader import Shard
 
@@ -24,7 +24,7 @@ class Probes:
     """States of a split in which at least two actions were on offer: observations [P, D], masks [P, A], and the action that was
     logged in each [P]."""
 
-    observations: FloatArray
+    observations: Float32Array
     masks: NDArray[np.bool_]
     logged: NDArray[np.int32]
 

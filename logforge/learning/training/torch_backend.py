@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logforge.learning.ope.fqe import Span, one_thread
+from logforge.core.extras import one_thread
+from logforge.core.intervals import Span
 from logforge.learning.policies.bundle import Golden, PolicyBundle, PolicyCard
 from logforge.learning.policies.layers import TEMPLATE
 from logforge.learning.training.config import (

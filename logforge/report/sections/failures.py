@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
 from logforge.report.page.context import Context
 from logforge.report.page.section import Finding, Query, Section, numbers_of, stacked, table_of
-from logforge.report.sections.detected import detected
+from logforge.rewards.sql.inputs import input_stages
 
 RULE = (
     ("cut off", "the log stops before the end", "ending = 'truncated'"),
@@ -105,3 +105,16 @@ def _findings(labels: Query, closed: Query) -> Iterator[Finding]:
     for row in labels.dicts()[:1]:
         if row["share"] > 0.5:
             yield Finding("note", f"{row['share']:.0%} of the failures are of one kind: {row['label']}")
+
+
+_COLUMNS = ("loop", "no_progress", "premature_close", "error_class", "invalid_tool")
+
+
+def detected(context: Context) -> str:
+    """Common table expressions that end with `steps_seen`: every logged step of the dataset, with what the detectors say.
+
+    `is_news` says whether a call brought something: it worked, and its result was not seen before in the episode.
+    """
+    stages, last = input_stages(_COLUMNS, context.detectors, final=False)
+    within = "SELECT episode_id FROM transitions WHERE dataset = :dataset AND parent_id IS NULL AND step = 0"
+    return ",\n".join([*stages, f"steps_seen AS (\n  SELECT * FROM {last} WHERE episode_id IN ({within})\n)"])

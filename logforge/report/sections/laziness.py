@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from logforge.report.page.context import Context
 from logforge.report.page.section import BARS, Bars, Finding, Query, Section, numbers_of, table_of
-from logforge.report.sections.detected import detected
+from logforge.report.sections.failures import detected
 
 MANY = 0.3
 _TOTALS = """

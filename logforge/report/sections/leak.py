@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from logforge.core.intervals import Estimate
 from logforge.dataset.quality.leak_probe import leak_auc
-from logforge.learning.ope.fqe import Estimate
 from logforge.report.page.context import Context
 from logforge.report.page.section import Finding, Number, Section, numbers_of, plain
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core.intervals import MIN_EPISODES, Estimate, resamples
 from logforge.core.ranking import auc_estimates
-from logforge.learning.ope.fqe import MIN_EPISODES, Estimate, resamples
 from logforge.shards.sample import Sample
 
 FOLDS, ROWS, RESAMPLES = 5, 3000, 500

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.learning.ope.fqe import Estimate
+from logforge.core.intervals import Estimate
 from logforge.report.page.context import Context
 from logforge.report.page.section import Finding, Number, Query, Section, Table, numbers_of, plain
 from logforge.report.sections.predictability import FOLDS, ROWS, TREES, Probe, probes

@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 
 from logforge.core.frames import tables_of
+from logforge.core.intervals import Estimate
 from logforge.core.progress import Tick, silent
 from logforge.core.ranking import auc, auc_estimates
 from logforge.core.tabulate import table
-from logforge.learning.ope.fqe import Estimate
 from logforge.rewards.lint.diff import episode_returns, groups_of, model_of, stored_decisions
 from logforge.rewards.lint.trial import paid_terms
 from logforge.rewards.lint.world import AGAIN, ASK, BUSY, FAIL, GHOST, STOP, TALK, WORK

@@ -11,6 +11,7 @@ import polars as pl
 
 from logforge.rewards.lint.world import STOP, TALK, WORK, World, balanced_scales, judged
 from logforge.rewards.pipeline import Scale
+from logforge.schemas.manifest import Manifest
 from logforge.schemas.reward import RewardSpec
 
 LENGTH = 4
@@ -117,3 +118,13 @@ def paid_terms(steps: pl.DataFrame) -> pl.DataFrame:
 
 def _returns(steps: pl.DataFrame) -> dict[str, float]:
     return dict(steps.filter(step=0).select("walk", "return_to_go").iter_rows())
+
+
+def recorded_trial(manifest: Manifest) -> Trial | None:
+    """None where the manifest records no spec, or one with scorers, which the small world cannot run."""
+    record = manifest.reward
+    if "spec" not in record:
+        return None
+    spec = RewardSpec.model_validate(record["spec"])
+    scales = {name: Scale(**values) for name, values in record.get("scales", {}).items()}
+    return None if spec.scored else Trial.of(spec, scales)

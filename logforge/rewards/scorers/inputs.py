@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import polars as pl
 
 from logforge.core.frames import Tables
-from logforge.core.reward_sandbox import sandbox
+from logforge.core.sql import sandbox
 from logforge.rewards.sql.query import paying_steps
 from logforge.schemas.reward import Detectors, Term
 

@@ -15,8 +15,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from logforge.core.chat_endpoint import ChatEndpoint, Reply
-from logforge.core.endpoint import Declined, Unavailable, check_url, wait_s
+from logforge.core.endpoint import ChatEndpoint, Declined, Reply, Unavailable, check_url, wait_s
 from logforge.rewards.scorers.base import InputName, Reads, Ready, Resources, Score, Scorer, Texts
 from logforge.rewards.scorers.judgements import put_together, read_score
 from logforge.schemas.errors import CheckFailed, UsageError

@@ -16,11 +16,11 @@ import zipfile
 import pyarrow as pa
 import pytest
 
-from logforge.connectors import BUILT_IN
 from logforge.connectors.chat.trl import Trl
 from logforge.connectors.mapping.connector import MappingConnector
 from logforge.connectors.mapping.spec import parse_mapping
 from logforge.connectors.records.base import Source
+from logforge.connectors.records.catalogue import BUILT_IN
 from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import SpecError
 from logforge.testing.soundness import unsound

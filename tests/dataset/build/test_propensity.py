@@ -6,9 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logforge.dataset.build.calibration import calibration_error, log_loss
 from logforge.dataset.build.masked_softmax import Calibration, MaskedSoftmax, softmax
-from logforge.dataset.build.propensity import estimate_propensities
+from logforge.dataset.build.propensity import calibration_error, estimate_propensities, log_loss
 from logforge.envs import make
 from logforge.envs.behaviour import behaviour
 from logforge.envs.learnt import feature_arrays

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.dataset.diff.stability import LARGE, MODERATE, drift, index, level
+from logforge.dataset.diff.drift import LARGE, MODERATE, drift, index, level
 
 COUNTS = st.lists(st.integers(0, 1000), min_size=2, max_size=12)
 

@@ -6,7 +6,7 @@ import json
 
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.dataset.states.builder import StateConfig
-from logforge.dataset.states.window_cut import WindowCut, window_cut
+from logforge.dataset.states.coverage import WindowCut, window_cut
 from logforge.ingestion.pipeline import ingest
 from logforge.store.store import Store
 from support.made_calls import SPEC, call

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 import logforge
 from logforge.cli.commands import main
+from logforge.core.intervals import Span
 from logforge.evaluation.credit.decomposition import FOLDS, decompose
 from logforge.evaluation.credit.methods import BONUS, METHODS, Evidence
 from logforge.evaluation.credit.pipeline import credit_of, fit_values
 from logforge.evaluation.credit.targets import KINDS, targets_of
-from logforge.learning.ope.fqe import Span, q_values
+from logforge.learning.ope.fqe import q_values
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.shards.reader import load_shards
 from logforge.store.store import Store

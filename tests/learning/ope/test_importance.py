@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from benchmarks.ope_coverage import Cell, Setting, truth, weighed
 
+from logforge.core.intervals import Span
 from logforge.learning.ope import importance as imp
-from logforge.learning.ope.fqe import Span
 from logforge.learning.ope.importance import ESTIMATORS, Payments, importance
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.transition import PROPENSITY_KINDS

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logforge.core import extras, intervals
 from logforge.learning.ope import fqe as ope
 from logforge.learning.ope import fqe_fit
+from logforge.rewards import returns
 from logforge.schemas.errors import UsageError
 from support import made_chain as chain
 from support.made_chain import ALLOWED, FORWARD, GAMMA, IDLE
 
-SPAN = ope.Span(-10, 9.9)
+SPAN = intervals.Span(-10, 9.9)
 
 
 def always(held, action):
@@ -67,7 +69,7 @@ def test_an_end_is_no_cut(mixed):
     terminals = mixed.terminals & (np.cumsum(mixed.terminals) == 1)
     held = replace(mixed, terminals=terminals, timeouts=(mixed.terminals | mixed.timeouts) & ~terminals)
     dreamt = ope.fitted_q(
-        held, always(held, FORWARD), gamma=GAMMA, span=ope.Span(-10, 30), members=10, updates=200
+        held, always(held, FORWARD), gamma=GAMMA, span=intervals.Span(-10, 30), members=10, updates=200
     )
     assert dreamt.values.mean() > chain.true_value(1) + 1
 
@@ -80,11 +82,11 @@ def test_equal_seeds_give_equal_values_and_pair_the_policies(mixed):
 
 
 def test_members_differ_by_their_resamples():
-    counts = ope.resamples(np.arange(6), 20, 0)
+    counts = intervals.resamples(np.arange(6), 20, 0)
     assert counts.shape == (20, 6)
     assert (counts.sum(axis=1) == 6).all()
     assert len({tuple(row) for row in counts}) > 10
-    assert (counts == ope.resamples(np.arange(6), 20, 0)).all()
+    assert (counts == intervals.resamples(np.arange(6), 20, 0)).all()
 
 
 def test_choices_after_an_end_are_not_looked_at_and_others_must_be_actions(mixed):
@@ -145,7 +147,7 @@ def test_torch_threads_come_back(mixed):
     try:
         fit(mixed, always(mixed, FORWARD), updates=2)
         assert torch.get_num_threads() == 2
-        with ope.one_thread():
+        with extras.one_thread():
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
     finally:
@@ -166,7 +168,7 @@ def test_no_return_lies_outside_the_possible_ones(steps, ends, cuts, gamma, data
     """Any walk over rewards that were seen, ended by one that ended an episode or going on for long; a cut-off step, paid
     once, may lie on the way."""
     kinds = np.repeat([0, 1, 2], [len(steps), len(ends), len(cuts)])
-    low, high = ope.possible_returns(np.array(steps + ends + cuts), kinds == 1, kinds == 2, gamma)
+    low, high = returns.possible_returns(np.array(steps + ends + cuts), kinds == 1, kinds == 2, gamma)
     path = data.draw(st.lists(st.sampled_from(steps), max_size=30))
     if cuts:
         path += [data.draw(st.sampled_from(cuts)), *data.draw(st.lists(st.sampled_from(steps), max_size=9))]
@@ -178,20 +180,22 @@ def test_no_return_lies_outside_the_possible_ones(steps, ends, cuts, gamma, data
 def test_the_seen_range_bounds_upwards_and_without_discounting_downwards():
     rewards, terminals = np.array([-1.0, 1.0, 5.0]), np.array([False, False, True])
     none = np.zeros(3, bool)
-    assert ope.possible_returns(rewards, terminals, none, 0.99) == pytest.approx((-100, 100))
-    assert ope.possible_returns(rewards, terminals, none, 0.99, (-2.0, 6.0)) == pytest.approx((-100, 14))
-    assert ope.possible_returns(rewards, terminals, none, 1.0, (-2.0, 6.0)) == pytest.approx((-10, 14))
-    assert ope.possible_returns(np.array([0.0, 5.0]), np.array([False, True]), none[:2], 1.0) == (0, 5)
+    assert returns.possible_returns(rewards, terminals, none, 0.99) == pytest.approx((-100, 100))
+    assert returns.possible_returns(rewards, terminals, none, 0.99, (-2.0, 6.0)) == pytest.approx((-100, 14))
+    assert returns.possible_returns(rewards, terminals, none, 1.0, (-2.0, 6.0)) == pytest.approx((-10, 14))
+    assert returns.possible_returns(np.array([0.0, 5.0]), np.array([False, True]), none[:2], 1.0) == (0, 5)
     with pytest.raises(UsageError, match="no transitions"):
-        ope.possible_returns(np.zeros(0), none[:0], none[:0], 0.9)
+        returns.possible_returns(np.zeros(0), none[:0], none[:0], 0.9)
 
 
 def test_what_a_cut_off_episode_was_paid_at_its_end_is_paid_once():
     """A reward of ±1 `at: end`, one episode of which was cut off: it is no price of every step."""
     rewards, kinds = np.array([0, 1.0, 0, -1.0, 0, -1.0]), np.array([0, 1, 0, 1, 0, 2])
-    assert ope.possible_returns(rewards, kinds == 1, kinds == 2, 0.99, (-1, 1)) == pytest.approx((-1.99, 1))
-    assert ope.possible_returns(rewards, kinds == 1, kinds == 3, 0.99, (-1, 1))[0] == pytest.approx(-100)
-    assert ope.possible_returns(rewards[5:], kinds[5:] == 1, kinds[5:] == 2, 0.99) == pytest.approx(
+    assert returns.possible_returns(rewards, kinds == 1, kinds == 2, 0.99, (-1, 1)) == pytest.approx(
+        (-1.99, 1)
+    )
+    assert returns.possible_returns(rewards, kinds == 1, kinds == 3, 0.99, (-1, 1))[0] == pytest.approx(-100)
+    assert returns.possible_returns(rewards[5:], kinds[5:] == 1, kinds[5:] == 2, 0.99) == pytest.approx(
         (-100, -100)
     )
 
@@ -199,20 +203,20 @@ def test_what_a_cut_off_episode_was_paid_at_its_end_is_paid_once():
 def test_a_bootstrap_mean_weighs_episodes_by_their_decisions():
     values = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0])
     episodes = np.array([3, 3, 3, 5, 6, 7, 9])
-    found = ope.bootstrap_mean(values, episodes)
+    found = intervals.bootstrap_mean(values, episodes)
     assert found.value == pytest.approx(4 / 7)
     assert 0 <= found.low < found.value < found.high <= 1
-    assert ope.bootstrap_mean(values, episodes) == found
-    assert ope.bootstrap_mean(np.full(9, 2.0)) == (2, 2, 2, "")
-    assert ope.bootstrap_mean(values[:4]).reason == "only 4 independent episodes, 5 are needed"
-    assert ope.bootstrap_mean(np.zeros(0), np.zeros(0, int)).value is None
+    assert intervals.bootstrap_mean(values, episodes) == found
+    assert intervals.bootstrap_mean(np.full(9, 2.0)) == (2, 2, 2, "")
+    assert intervals.bootstrap_mean(values[:4]).reason == "only 4 independent episodes, 5 are needed"
+    assert intervals.bootstrap_mean(np.zeros(0), np.zeros(0, int)).value is None
 
 
 def test_the_interval_of_the_mean_covers_it_about_as_often_as_it_says():
     rng = np.random.default_rng(0)
     hits = 0
     for seed in range(100):
-        found = ope.bootstrap_mean(rng.normal(3, 1, size=40), seed=seed)
+        found = intervals.bootstrap_mean(rng.normal(3, 1, size=40), seed=seed)
         hits += found.low <= 3 <= found.high
     assert 85 <= hits <= 99
 
@@ -226,7 +230,7 @@ def test_the_chain_used_here_is_the_one_of_the_docs():
 
 
 def test_groups_are_drawn_whole():
-    counts = ope.resamples(np.array([7, 7, 2, 2, 2, 9]), 50, 0)
+    counts = intervals.resamples(np.array([7, 7, 2, 2, 2, 9]), 50, 0)
     assert (counts[:, 0] == counts[:, 1]).all()
     assert (counts[:, 2] == counts[:, 4]).all()
     assert (counts[:, [0, 2, 5]].sum(axis=1) == 3).all()
@@ -238,8 +242,8 @@ def test_the_interval_of_a_few_members_holds_the_truth_as_often_as_it_says():
     held = above = 0
     for seed in range(400):
         values = rng.normal(size=40)
-        counts = ope.resamples(np.arange(40), 20, seed)
-        found = ope.interval((counts @ values) / 40)
+        counts = intervals.resamples(np.arange(40), 20, seed)
+        found = intervals.interval((counts @ values) / 40)
         held += found.low <= 0 <= found.high
         above += found.low > 0
     assert held >= 0.91 * 400
@@ -249,7 +253,10 @@ def test_the_interval_of_a_few_members_holds_the_truth_as_often_as_it_says():
 def test_correlated_trials_widen_the_interval():
     rng = np.random.default_rng(1)
     values = np.repeat(rng.normal(size=12), 5)
-    alone, grouped = ope.bootstrap_mean(values), ope.bootstrap_mean(values, np.repeat(np.arange(12), 5))
+    alone, grouped = (
+        intervals.bootstrap_mean(values),
+        intervals.bootstrap_mean(values, np.repeat(np.arange(12), 5)),
+    )
     assert grouped.high - grouped.low > 1.8 * (alone.high - alone.low)
 
 
@@ -269,7 +276,7 @@ def test_few_rows_of_many_columns_are_fitted_in_fewer_columns_that_hold_all_they
 
 def test_each_episode_has_a_q_from_members_that_never_drew_it(mixed):
     found = fit(mixed, always(mixed, FORWARD), updates=20)
-    counts = ope.resamples(mixed.groups, 10, 0)
+    counts = intervals.resamples(mixed.groups, 10, 0)
     assert (found.out_of_bag.counts == (counts == 0).sum(axis=0)).all()
     both = ope.joined([found, found])
     assert both.values.shape == (2, 10)
@@ -278,28 +285,30 @@ def test_each_episode_has_a_q_from_members_that_never_drew_it(mixed):
 
 def test_an_interval_of_several_trained_members_counts_their_spread():
     values = np.random.default_rng(0).normal(size=(1, 20))
-    assert ope.interval(values) == pytest.approx(ope.interval(values[0]))
+    assert intervals.interval(values) == pytest.approx(intervals.interval(values[0]))
     apart = np.random.default_rng(0).normal(size=(4, 5)) * 0.01 + np.array([[0.0], [1], [2], [3]])
-    found = ope.interval(apart)
+    found = intervals.interval(apart)
     assert found.value == pytest.approx(1.5, abs=0.02)
     assert found.high - found.low == pytest.approx(2 * 3.182 * 1.291 / 2, rel=0.05)  # t of 3 degrees
 
 
 def test_an_estimate_is_cut_to_what_is_possible_or_refused():
-    span = ope.Span(-1, 1)
-    assert ope.within(ope.Estimate(0.5, 0.0, 1.4), span) == (0.5, 0.0, 1, "")
-    assert "holds all that a return can be" in ope.within(ope.Estimate(-0.3, -6.8, 4.2), span).reason
-    assert "lies outside" in ope.within(ope.Estimate(-1.28, -1.5, -1.1), span).reason
-    assert ope.within(ope.Estimate(None, reason="why"), span).reason == "why"
+    span = intervals.Span(-1, 1)
+    assert intervals.within(intervals.Estimate(0.5, 0.0, 1.4), span) == (0.5, 0.0, 1, "")
+    assert (
+        "holds all that a return can be" in intervals.within(intervals.Estimate(-0.3, -6.8, 4.2), span).reason
+    )
+    assert "lies outside" in intervals.within(intervals.Estimate(-1.28, -1.5, -1.1), span).reason
+    assert intervals.within(intervals.Estimate(None, reason="why"), span).reason == "why"
 
 
 def test_noise_adds_up_with_satterthwaites_degrees_of_freedom():
-    found = ope.pooled(ope.Noise(2.0, 4), ope.Noise(1.0, 1))
+    found = intervals.pooled(intervals.Noise(2.0, 4), intervals.Noise(1.0, 1))
     assert found == pytest.approx((3.0, 9 / (4 / 4 + 1 / 1)))
-    assert ope.pooled(ope.Noise(2.0, 4), ope.Noise.among(np.array([1.0]))) == (2.0, 4)
-    assert ope.Noise.among(np.array([0.0, 2.0])) == (1.0, 1)
-    assert ope.Noise(4.0, 10).half == pytest.approx(2 * 2.228, abs=1e-3)
-    assert ope.pooled(ope.Noise(0.0, 3)).half == 0
+    assert intervals.pooled(intervals.Noise(2.0, 4), intervals.Noise.among(np.array([1.0]))) == (2.0, 4)
+    assert intervals.Noise.among(np.array([0.0, 2.0])) == (1.0, 1)
+    assert intervals.Noise(4.0, 10).half == pytest.approx(2 * 2.228, abs=1e-3)
+    assert intervals.pooled(intervals.Noise(0.0, 3)).half == 0
 
 
 def test_drifts_of_opposite_members_do_not_cancel():

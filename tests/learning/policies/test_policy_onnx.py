@@ -16,8 +16,8 @@ from logforge.cli.commands import main
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.policies.layers import Layer
 from logforge.learning.policies.onnx import TOLERANCE, export_onnx, onnx_bytes
+from logforge.learning.policies.side_inputs import SideInputs
 from logforge.learning.training.pipeline import train
-from logforge.learning.training.text_q import SideInputs
 from logforge.schemas.errors import Mismatch
 from logforge.shards.reader import load_shards
 from support import made_chain as chain

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from logforge.core import extras as optional
-from logforge.exports.pipeline import to_mdp_dataset
-from logforge.learning.ope.fqe import one_thread
+from logforge.core.extras import one_thread
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.d3rlpy_backend import LEARNERS, _bundle, _seeded, points
 from logforge.learning.training.pipeline import train
+from logforge.shards.d3rlpy import to_mdp_dataset
 from logforge.shards.reader import load_shards
 from support import made_chain as chain
 from support.made_chain import CELLS, VOCABULARY

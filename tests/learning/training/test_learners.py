@@ -7,12 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from logforge.core.extras import one_thread
+from logforge.core.intervals import Span
 from logforge.core.stored_rows import StoredRows
-from logforge.learning.ope.fqe import Span, one_thread, possible_returns
 from logforge.learning.policies.networks import forward
+from logforge.learning.policies.side_inputs import SideInputs
 from logforge.learning.training.experience import Replay
 from logforge.learning.training.learners import LEARNERS, Fit, Rules
-from logforge.learning.training.text_q import SideInputs, SideTensors
+from logforge.learning.training.text_q import SideTensors
+from logforge.rewards.returns import possible_returns
 from support import made_chain as chain
 from support.made_chain import ALLOWED, CELLS, FORWARD, GAMMA, OFFLINE, VOCABULARY
 

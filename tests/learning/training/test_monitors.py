@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from logforge.core.intervals import Span
 from logforge.envs import make
 from logforge.envs.behaviour import behaviour
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.simulation import logged
-from logforge.learning.ope.fqe import Span
 from logforge.learning.policies.bundle import Golden, PolicyBundle, PolicyCard
 from logforge.learning.policies.bundle import Layer as Linear
 from logforge.learning.training.monitors import CAP, MEASURES, OOD_CHANCE, Monitor, _thinned, one_outcome

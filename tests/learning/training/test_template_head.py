@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from logforge.learning.ope.fqe import Span
+from logforge.core.intervals import Span
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.training.experience import Replay
 from logforge.learning.training.learners import LEARNERS, Fit, Rules

@@ -18,10 +18,10 @@ from logforge.ingestion.pipeline import ingest
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.policies.layers import Layer
 from logforge.learning.policies.new_actions import with_actions
+from logforge.learning.policies.side_inputs import SideInputs
 from logforge.learning.training.config import TrainConfig, algorithms
 from logforge.learning.training.pipeline import train
 from logforge.learning.training.policy_vectors import policy_fit, policy_vectors
-from logforge.learning.training.text_q import SideInputs
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import FeatureSlice, Vocabulary
 from logforge.serving.server import StateServer

@@ -1,0 +1,14 @@
+"""Types of arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32Array = NDArray[np.float32]
+
+
+FloatArray = NDArray[np.float64]
+
+
+IntArray = NDArray[np.int64]
