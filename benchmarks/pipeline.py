@@ -34,7 +34,7 @@ from logforge.dataset.build.report import BuildReport
 from logforge.ingestion.pipeline import ingest
 from logforge.rewards.pipeline import load_spec
 from logforge.schemas.transition import DRAWN_SPLITS
-from logforge.shards.array_rules import ARRAYS
+from logforge.shards.arrays import ARRAYS
 from logforge.shards.reader import load_shards
 from logforge.store.store import Store
 

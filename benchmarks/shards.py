@@ -22,8 +22,7 @@ from benchmarks.measure import Result, alternating
 from logforge.core.extras import import_d3rlpy
 from logforge.learning.training.pipeline import TrainConfig
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
-from logforge.shards.array_rules import ARRAYS
-from logforge.shards.arrays import SplitArrays
+from logforge.shards.arrays import ARRAYS, SplitArrays
 from logforge.shards.d3rlpy import to_mdp_dataset
 from logforge.shards.fast_buffer import FastBuffer
 from logforge.shards.reader import load_shards, write_dataset

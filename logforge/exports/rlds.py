@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from logforge.core.files import replaced_file
 from logforge.exports.job import Job, Written
 from logforge.exports.rows import GROUP, lists
-from logforge.shards.arrays import Array
+from logforge.shards.batches import Array
 from logforge.shards.reader import Shard
 
 VERSION = "1"

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from logforge.core.files import replaced_file
 from logforge.exports.job import Job, Written
 from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards.arrays import Array
+from logforge.shards.batches import Array
 from logforge.shards.reader import Shard
 
 GROUP = 8192

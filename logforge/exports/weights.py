@@ -25,7 +25,7 @@ import polars as pl
 from logforge.exports.job import Job
 from logforge.exports.kept_credit import kept_credit
 from logforge.schemas.errors import UnknownName, UsageError
-from logforge.shards.arrays import Array
+from logforge.shards.batches import Array
 
 RETURN: Final = "return"
 MOST: Final = 20.0

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.learning.policies.habits import Range, entropies, playable
+from logforge.learning.policies.card import Range
+from logforge.learning.policies.habits import entropies, playable
 
 if TYPE_CHECKING:
     from logforge.learning.policies.bundle import Decision, PolicyBundle

@@ -3,65 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.schemas.errors import Problem
+from logforge.schemas.errors import CheckFailed, Problem
 from logforge.schemas.manifest import SideNames, Vocabulary
 from logforge.schemas.transition import PROPENSITY_KINDS
+from logforge.shards.arrays import ARRAYS, SplitArrays
 
-if TYPE_CHECKING:
-    from logforge.shards.arrays import SplitArrays
-
+NO_NAMES = SideNames()
 _CHUNK = 1 << 14
-
-
-class ArraySpec(NamedTuple):
-    """One array of a split: its dtype, its shape in N, E, D (observation size), A (actions) and K (numeric arguments), and
-    its meaning."""
-
-    dtype: str
-    shape: str
-    meaning: str
-
-
-ARRAYS: dict[str, ArraySpec] = {
-    "actions": ArraySpec("int32", "N", "id of the action in the manifest's `actions`"),
-    "rewards": ArraySpec("float32", "N", "reward of the step"),
-    "terminals": ArraySpec("bool", "N", "the episode truly ended with this step"),
-    "timeouts": ArraySpec(
-        "bool", "N", "the log stops with this step, the world did not: values bootstrap here"
-    ),
-    "returns": ArraySpec("float32", "N", "discounted sum of the rewards from this step on"),
-    "propensities": ArraySpec(
-        "float32", "N", "probability of the action under who logged it; NaN when unknown"
-    ),
-    "propensity_kinds": ArraySpec(
-        "int8", "N", "where the propensity is from: 0 logged, 1 known, 2 estimated, 3 missing"
-    ),
-    "behaviour_policies": ArraySpec("int32", "N", "who chose: place in `behaviour_policies`, or -1"),
-    "proposed_actions": ArraySpec(
-        "int32", "N", "id of the action that was proposed; mostly the executed one"
-    ),
-    "argument_templates": ArraySpec("int32", "N", "place in `argument_templates`, or -1"),
-    "argument_numbers": ArraySpec(
-        "float32", "N, K", "numeric arguments, as `argument_numbers` names them; 0 where unknown"
-    ),
-    "argument_numbers_known": ArraySpec("bool", "N, K", "which of them the call has"),
-    "weights": ArraySpec("float32", "N", "sample weight"),
-    "success": ArraySpec("int8", "E", "the episode's outcome: 1, 0, or -1 when the log has none"),
-    "groups": ArraySpec("int32", "E", "episodes of one split group (trials of one task, say) share a number"),
-    "augmented": ArraySpec("bool", "E", "an augmenter made the episode from a logged one"),
-    "episode_offsets": ArraySpec(
-        "int64", "E+1", "steps of episode e: `episode_offsets[e]:episode_offsets[e + 1]`"
-    ),
-    "observations": ArraySpec("float32", "N+E, D", "n + 1 observations of every episode"),
-    "masks": ArraySpec("bool", "N+E, A", "which actions were allowed, for the same rows"),
-    "observation_offsets": ArraySpec("int64", "E+1", "rows of episode e in `observations` and `masks`"),
-}
-"""Every array of a split, by the name of its file."""
 
 
 def shapes(
@@ -184,3 +137,20 @@ def not_finite(rows: NDArray[Any]) -> NDArray[Any]:
     """Which rows hold NaN or infinity, in chunks that fit the cache."""
     chunks = (rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK))
     return np.concatenate([np.zeros(0, bool), *(~np.isfinite(chunk).all(axis=1) for chunk in chunks)])
+
+
+def check_arrays(
+    arrays: SplitArrays,
+    vocabulary: Vocabulary,
+    observation_size: int,
+    name: str = "split",
+    names: SideNames = NO_NAMES,
+) -> None:
+    """Raise CheckFailed with every rule these arrays break, and where first."""
+    problems = list(shapes(arrays, vocabulary.size, observation_size, len(names.numbers))) or list(
+        offsets(arrays)
+    )
+    # Rows can only be placed in their episodes once shapes and offsets are right.
+    problems = problems or [*ends(arrays), *values(arrays, vocabulary), *sides(arrays, vocabulary, names)]
+    if problems:
+        raise CheckFailed(f"the arrays of {name!r} are not consistent", problems, "build the dataset again")

@@ -15,37 +15,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.core.stored_rows import gather, kept_rows
-from logforge.schemas.errors import CheckFailed, Problem, UsageError
-from logforge.schemas.manifest import SideNames, SplitSummary, Vocabulary
-from logforge.shards import array_rules
-from logforge.shards.array_rules import ARRAYS
+from logforge.schemas.errors import UsageError
+from logforge.schemas.manifest import SplitSummary
+from logforge.shards.batches import Array, Batch, torch_batches
 
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[Any]
-_NO_NAMES = SideNames()
+
+class ArraySpec(NamedTuple):
+    """One array of a split: its dtype, its shape in N, E, D (observation size), A (actions) and K (numeric arguments), and
+    its meaning."""
+
+    dtype: str
+    shape: str
+    meaning: str
 
 
-class Batch(NamedTuple):
-    """Some transitions, as numpy arrays or as torch tensors. `indices` says which, `intervals` how many steps later the
-    next observation was made."""
-
-    observations: Any
-    actions: Any
-    rewards: Any
-    next_observations: Any
-    terminals: Any
-    masks: Any
-    next_masks: Any
-    returns: Any
-    weights: Any
-    proposed_actions: Any
-    argument_templates: Any
-    argument_numbers: Any
-    argument_numbers_known: Any
-    intervals: Any
-    indices: Any
+ARRAYS: dict[str, ArraySpec] = {
+    "actions": ArraySpec("int32", "N", "id of the action in the manifest's `actions`"),
+    "rewards": ArraySpec("float32", "N", "reward of the step"),
+    "terminals": ArraySpec("bool", "N", "the episode truly ended with this step"),
+    "timeouts": ArraySpec(
+        "bool", "N", "the log stops with this step, the world did not: values bootstrap here"
+    ),
+    "returns": ArraySpec("float32", "N", "discounted sum of the rewards from this step on"),
+    "propensities": ArraySpec(
+        "float32", "N", "probability of the action under who logged it; NaN when unknown"
+    ),
+    "propensity_kinds": ArraySpec(
+        "int8", "N", "where the propensity is from: 0 logged, 1 known, 2 estimated, 3 missing"
+    ),
+    "behaviour_policies": ArraySpec("int32", "N", "who chose: place in `behaviour_policies`, or -1"),
+    "proposed_actions": ArraySpec(
+        "int32", "N", "id of the action that was proposed; mostly the executed one"
+    ),
+    "argument_templates": ArraySpec("int32", "N", "place in `argument_templates`, or -1"),
+    "argument_numbers": ArraySpec(
+        "float32", "N, K", "numeric arguments, as `argument_numbers` names them; 0 where unknown"
+    ),
+    "argument_numbers_known": ArraySpec("bool", "N, K", "which of them the call has"),
+    "weights": ArraySpec("float32", "N", "sample weight"),
+    "success": ArraySpec("int8", "E", "the episode's outcome: 1, 0, or -1 when the log has none"),
+    "groups": ArraySpec("int32", "E", "episodes of one split group (trials of one task, say) share a number"),
+    "augmented": ArraySpec("bool", "E", "an augmenter made the episode from a logged one"),
+    "episode_offsets": ArraySpec(
+        "int64", "E+1", "steps of episode e: `episode_offsets[e]:episode_offsets[e + 1]`"
+    ),
+    "observations": ArraySpec("float32", "N+E, D", "n + 1 observations of every episode"),
+    "masks": ArraySpec("bool", "N+E, A", "which actions were allowed, for the same rows"),
+    "observation_offsets": ArraySpec("int64", "E+1", "rows of episode e in `observations` and `masks`"),
+}
+"""Every array of a split, by the name of its file."""
 
 
 class EpisodeArrays(NamedTuple):
@@ -234,9 +255,7 @@ class SplitArrays:
         n_step: int = 1,
         gamma: float | None = None,
     ) -> Iterator[Batch]:
-        """One pass over all transitions in an order set by the seed, as torch tensors: see logforge/torch_batches.py."""
-        from logforge.shards.torch_batches import torch_batches
-
+        """One pass over all transitions in an order set by the seed, as torch tensors: see logforge/shards/batches.py."""
         return torch_batches(self, batch_size, seed, device, pin=pin, n_step=n_step, gamma=gamma)
 
     def summary(self) -> SplitSummary:
@@ -248,29 +267,3 @@ class SplitArrays:
             timeouts=int(self.timeouts.sum()),
             successes=int((self.success == 1).sum()),
         )
-
-    def shape_problems(
-        self, vocabulary: Vocabulary, observation_size: int, names: SideNames = _NO_NAMES
-    ) -> list[Problem]:
-        """What is wrong with dtypes and shapes; needs no look at the values."""
-        return array_rules.shapes(self, vocabulary.size, observation_size, len(names.numbers))
-
-    def check(
-        self,
-        vocabulary: Vocabulary,
-        observation_size: int,
-        name: str = "split",
-        names: SideNames = _NO_NAMES,
-    ) -> None:
-        """Raise CheckFailed with every rule these arrays break, and where first."""
-        problems = self.shape_problems(vocabulary, observation_size, names) or list(array_rules.offsets(self))
-        # Rows can only be placed in their episodes once shapes and offsets are right.
-        problems = problems or [
-            *array_rules.ends(self),
-            *array_rules.values(self, vocabulary),
-            *array_rules.sides(self, vocabulary, names),
-        ]
-        if problems:
-            raise CheckFailed(
-                f"the arrays of {name!r} are not consistent", problems, "build the dataset again"
-            )

@@ -11,7 +11,8 @@ import numpy as np
 from logforge.core.extras import import_d3rlpy, need
 from logforge.schemas.errors import InputError, Mismatch, UsageError
 from logforge.schemas.manifest import Manifest
-from logforge.shards.arrays import Array, EpisodeArrays
+from logforge.shards.arrays import EpisodeArrays
+from logforge.shards.batches import Array
 from logforge.shards.reader import Shard
 
 if TYPE_CHECKING:

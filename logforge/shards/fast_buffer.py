@@ -15,7 +15,7 @@ from logforge.core.extras import import_d3rlpy
 from logforge.core.stored_rows import gather
 from logforge.schemas.errors import UsageError
 from logforge.shards.array_pool import Spare
-from logforge.shards.arrays import Array
+from logforge.shards.batches import Array
 from logforge.shards.d3rlpy import episode_of, signatures, to_mdp_dataset
 from logforge.shards.reader import Shard
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from logforge.schemas.errors import CheckFailed, Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import DataContract, Manifest
-from logforge.shards.array_rules import ARRAYS
-from logforge.shards.arrays import Batch, EpisodeArrays, SplitArrays
+from logforge.shards.array_rules import check_arrays, shapes
+from logforge.shards.arrays import ARRAYS, EpisodeArrays, SplitArrays
+from logforge.shards.batches import Batch
 from logforge.shards.files import checksum, files_of, map_rows
 from logforge.shards.writer import MANIFEST, SPLITS, ShardWriter, write_dataset
 
@@ -54,7 +55,7 @@ class Shard(SplitArrays):
     def verify(self) -> None:
         """Look at every value; raise CheckFailed with all that is wrong."""
         manifest = self.manifest
-        self.check(manifest.vocabulary, manifest.observation_size, self.split, manifest.side_names)
+        check_arrays(self, manifest.vocabulary, manifest.observation_size, self.split, manifest.side_names)
 
     @property
     def action_vectors(self) -> NDArray[np.float32]:
@@ -100,7 +101,9 @@ def load_shards(
         for name, spec in ARRAYS.items()
     }
     shard = Shard(**arrays, manifest=manifest, path=folder, split=split)
-    problems = shard.shape_problems(manifest.vocabulary, manifest.observation_size, manifest.side_names)
+    problems = shapes(
+        shard, manifest.vocabulary.size, manifest.observation_size, len(manifest.side_names.numbers)
+    )
     if problems:
         raise CheckFailed(f"{folder}: the arrays of {split!r} do not fit the manifest", problems, _AGAIN)
     if shard.summary() != manifest.splits[split]:

@@ -14,8 +14,9 @@ from logforge.core.files import refuse_foreign, replaced_folder
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import Manifest, SplitSummary
 from logforge.schemas.transition import SPLIT_NAMES
-from logforge.shards.array_rules import ARRAYS
-from logforge.shards.arrays import Array, SplitArrays
+from logforge.shards.array_rules import check_arrays
+from logforge.shards.arrays import ARRAYS, SplitArrays
+from logforge.shards.batches import Array
 from logforge.shards.card import CARD, dataset_card
 from logforge.shards.files import PART_BYTES, ArrayWriter
 
@@ -152,7 +153,7 @@ class SplitWriter:
         Numbers of split groups are taken as they are, so pieces must agree on them.
         """
         told = self._manifest
-        piece.check(told.vocabulary, told.observation_size, self._name, told.side_names)
+        check_arrays(piece, told.vocabulary, told.observation_size, self._name, told.side_names)
         before, added = self.summary, piece.summary()
         after = SplitSummary(*(getattr(before, f) + getattr(added, f) for f in before.__struct_fields__))
         if after.transitions > self._promised[0] or after.episodes > self._promised[1]:

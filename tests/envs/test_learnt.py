@@ -12,8 +12,8 @@ from logforge.envs import make
 from logforge.envs.behaviour import behaviour
 from logforge.envs.evaluating import checked_restarts, evaluate_policy
 from logforge.envs.learnt import feature_arrays, served
-from logforge.envs.rollout import View, on_features
 from logforge.envs.simulation import logged, simulate
+from logforge.envs.view import View, on_features
 from logforge.ingestion.pipeline import ingest
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.training.experience import Replay
@@ -22,6 +22,7 @@ from logforge.learning.training.pipeline import train
 from logforge.rewards.returns import returns_to_go
 from logforge.schemas.manifest import Vocabulary
 from logforge.serving.server import StateServer
+from logforge.shards.array_rules import check_arrays
 from logforge.store.store import Store
 
 GAMMA = 0.99
@@ -37,7 +38,7 @@ def test_rollouts_as_arrays_are_a_sound_split():
     world = make("it-ops")
     run, _, _ = logged(world, behaviour("mix"), 200, 3)
     arrays = feature_arrays(run, GAMMA)
-    arrays.check(Vocabulary((*world.actions, "<invalid>")), arrays.observation_size)
+    check_arrays(arrays, Vocabulary((*world.actions, "<invalid>")), arrays.observation_size)
     assert arrays.episode_count == 200
     assert arrays.size == run.lengths.sum()
     assert (arrays.rewards[arrays.episode_offsets[1:] - 1] == run.rewards).all()

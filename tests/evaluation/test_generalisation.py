@@ -25,7 +25,7 @@ from logforge.ingestion.pipeline import ingest
 from logforge.learning.ope.fqe import Fitted
 from logforge.schemas.errors import SpecError, UsageError
 from logforge.schemas.transition import DRAWN_SPLITS, HELD_OUT, SPLIT_NAMES
-from logforge.shards.array_rules import ARRAYS
+from logforge.shards.arrays import ARRAYS
 from logforge.shards.reader import load_shards, read_manifest, write_dataset
 from logforge.splits.assign import assign_splits
 from logforge.store.store import Store

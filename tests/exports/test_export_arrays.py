@@ -18,7 +18,7 @@ from logforge.exports.job import Job
 from logforge.exports.pipeline import export
 from logforge.schemas.errors import MissingExtra, UsageError
 from logforge.schemas.manifest import SourceRef
-from logforge.shards.array_rules import ARRAYS
+from logforge.shards.arrays import ARRAYS
 from logforge.shards.reader import Shard, SplitArrays, load_shards, write_dataset
 from support.made_arrays import DIM, VOCABULARY, episode_kinds, make, manifest
 

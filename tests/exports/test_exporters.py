@@ -12,7 +12,7 @@ from logforge.exports.pipeline import export
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, StoreError, UnknownName, UsageError
 from logforge.schemas.manifest import ArgumentTemplate
 from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards.array_rules import ARRAYS
+from logforge.shards.arrays import ARRAYS
 from logforge.shards.d3rlpy import load_mdp_dataset, to_mdp_dataset
 from logforge.shards.reader import Shard, SplitArrays, load_shards, write_dataset
 from support.made_arrays import DIM, LAST, VOCABULARY, altered, episode_kinds, make, manifest

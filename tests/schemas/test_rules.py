@@ -29,11 +29,11 @@ def test_every_rule_of_the_catalogue_is_in_use():
 
 
 SPECIAL = {"other_span", "other_observation"}
-"""What connectors/spans.py calls a kind that is not known."""
+"""What connectors/traces/spans.py calls a kind that is not known."""
 
 
 def test_the_expressions_that_the_search_knows_are_still_in_the_code():
-    code = "".join(file.read_text() for file in (ROOT / "connectors").glob("*.py"))
+    code = "".join(file.read_text() for file in (ROOT / "connectors").rglob("*.py"))
     code += "".join(file.read_text() for file in (ROOT / "logforge").rglob("*.py"))
     assert [text for text in COMPUTED if text.replace("'", '"') not in code and text not in code] == []
 

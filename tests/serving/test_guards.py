@@ -15,7 +15,7 @@ from logforge.ingestion.hygiene import inspection
 from logforge.ingestion.hygiene.danger import Dangers
 from logforge.ingestion.hygiene.pipeline import Hygiene
 from logforge.learning.policies.bundle import Golden, PolicyBundle, PolicyCard
-from logforge.learning.policies.habits import Habits, Range
+from logforge.learning.policies.card import Habits, Range
 from logforge.learning.policies.layers import TEMPLATE, Layer
 from logforge.schemas.errors import UnknownName
 from logforge.schemas.manifest import ArgumentTemplate

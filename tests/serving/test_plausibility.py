@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.ingestion.pipeline import ingest
 from logforge.learning.policies.bundle import Decision, PolicyBundle, load_policy
-from logforge.learning.policies.habits import Habits, Range
+from logforge.learning.policies.card import Habits, Range
+from logforge.learning.policies.habits import habits_of
 from logforge.learning.policies.layers import Layer
 from logforge.learning.training.pipeline import train
 from logforge.serving.plausibility import AT_LEAST, CHANCE, WINDOW, Doubt, Watch, at_least
@@ -52,7 +53,7 @@ def test_training_notes_the_habits_and_nothing_is_doubted_where_they_come_from(
 ) -> None:
     policy, folder = trained
     split = load_shards(folder, "train")
-    assert policy.card.habits == Habits.of(policy, split)
+    assert policy.card.habits == habits_of(policy, split)
     assert policy.card.habits.states == split.size
     seen = [doubt for found in doubts(policy, split) for doubt in found]
     assert not [doubt for doubt in seen if doubt.check != "support"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from logforge.core.extras import import_d3rlpy
 from logforge.schemas.errors import UsageError
-from logforge.shards.array_rules import ARRAYS
+from logforge.shards.arrays import ARRAYS
 from logforge.shards.d3rlpy import to_mdp_dataset
 from logforge.shards.fast_buffer import FastBuffer
 from logforge.shards.reader import Shard, load_shards, write_dataset

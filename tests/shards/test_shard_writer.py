@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import FeatureSlice
-from logforge.shards.array_rules import ARRAYS
+from logforge.shards.array_rules import check_arrays
+from logforge.shards.arrays import ARRAYS
 from logforge.shards.files import checksum
 from logforge.shards.reader import check_files, load_shards, read_manifest, write_dataset
 from logforge.shards.writer import ShardWriter, episode_pieces
@@ -201,7 +202,7 @@ def test_pieces_hold_whole_episodes(kinds, most):
     arrays = make(kinds)
     pieces = list(episode_pieces(arrays, most))
     for piece in pieces:
-        piece.check(VOCABULARY, DIM)
+        check_arrays(piece, VOCABULARY, DIM)
         assert piece.size <= most or piece.episode_count == 1
     assert np.array_equal(np.concatenate([piece.rewards for piece in pieces]), arrays.rewards)
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from logforge.core import files as atomic
 from logforge.schemas.errors import CheckFailed, InputError, Mismatch, StoreError, UnknownName, UsageError
 from logforge.shards import reader as shards
+from logforge.shards.array_rules import check_arrays
 from logforge.shards.arrays import SplitArrays
 from logforge.shards.reader import ARRAYS, check_files, load_shards, write_dataset
 from support.made_arrays import DIM, VOCABULARY, altered, episode_kinds, make, manifest
@@ -40,7 +41,7 @@ def dataset(tmp_path, arrays):
 
 def problems_of(arrays):
     with pytest.raises(CheckFailed) as caught:
-        arrays.check(VOCABULARY, DIM)
+        check_arrays(arrays, VOCABULARY, DIM)
     return "\n".join(map(str, caught.value.failures))
 
 
@@ -48,8 +49,8 @@ def problems_of(arrays):
 
 
 def test_consistent_arrays_pass(arrays):
-    arrays.check(VOCABULARY, DIM)
-    SplitArrays.empty(DIM, VOCABULARY.size).check(VOCABULARY, DIM)
+    check_arrays(arrays, VOCABULARY, DIM)
+    check_arrays(SplitArrays.empty(DIM, VOCABULARY.size), VOCABULARY, DIM)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from logforge.schemas.episode import Step
 from logforge.schemas.errors import CheckFailed
 from logforge.schemas.manifest import ArgumentTemplate, SideNames
+from logforge.shards.array_rules import check_arrays
 from logforge.shards.reader import load_shards, write_dataset
 from logforge.shards.side_arrays import proposed, side_arrays
 from support.made_arrays import DIM, VOCABULARY, altered, make, manifest
@@ -39,7 +40,7 @@ def arrays():
 
 
 def test_sound_arrays_pass_and_travel(tmp_path, arrays):
-    arrays.check(VOCABULARY, DIM, names=NAMES)
+    check_arrays(arrays, VOCABULARY, DIM, names=NAMES)
     told = manifest(
         argument_templates=NAMES.templates, argument_numbers=NAMES.numbers, behaviour_policies=NAMES.policies
     )
@@ -72,13 +73,13 @@ def test_sound_arrays_pass_and_travel(tmp_path, arrays):
 )
 def test_each_broken_rule_is_named(arrays, name, where, value, said):
     with pytest.raises(CheckFailed) as caught:
-        altered(arrays, name, where, value).check(VOCABULARY, DIM, names=NAMES)
+        check_arrays(altered(arrays, name, where, value), VOCABULARY, DIM, names=NAMES)
     assert re.search(rf"{said}.*\$\.{name}", "\n".join(map(str, caught.value.failures)))
 
 
 def test_columns_that_no_manifest_names_are_refused(arrays):
     with pytest.raises(CheckFailed, match="argument_numbers"):
-        arrays.check(VOCABULARY, DIM, names=NAMES._replace(numbers=("search.limit",)))
+        check_arrays(arrays, VOCABULARY, DIM, names=NAMES._replace(numbers=("search.limit",)))
 
 
 def test_arrays_are_what_the_rows_say():

@@ -19,18 +19,21 @@ from logforge.connectors.traces import openinference as openinference_attributes
 from support.places import ROOT
 
 OTHERS = {
-    "alarms.py",
-    "data_symptoms.py",
-    "evaluation.py",
-    "quality.py",
-    "shards.py",
-    "expressions.py",
-    "cli.py",
-    "cli_quarantine.py",
-    "quarantine.py",
-    "queries.py",
-    "hygiene.py",
-    "key_steps.py",
+    "logforge/learning/training/alarms.py",
+    "logforge/evaluation/tuning/data_symptoms.py",
+    "logforge/evaluation/pipeline.py",
+    "logforge/dataset/quality/transitions.py",
+    "logforge/shards/array_rules.py",
+    "logforge/shards/reader.py",
+    "logforge/core/sql.py",
+    "logforge/cli/commands.py",
+    "logforge/cli/quarantine.py",
+    "logforge/ingestion/quarantine.py",
+    "logforge/cli/listings.py",
+    "logforge/ingestion/hygiene/pipeline.py",
+    "logforge/evaluation/credit/key_steps.py",
+    "logforge/envs/behaviour.py",
+    "logforge/report/sections/failures.py",
 }
 """Modules in which `rule` and `Verdict` are something else, or name alarms, findings of a reward, faults of a user's file, rules of secrets or of schemas/transition.py."""
 MAKERS = {"Refused", "Reject", "Verdict", "LeftOut", "replace", "Skip", "Span"}
@@ -79,19 +82,19 @@ class Use(NamedTuple):
 def uses() -> Iterator[Use]:
     """Every use of a rule in the connectors and in logforge itself."""
     for folder in ("connectors", "logforge"):
-        for file in sorted((ROOT / folder).glob("*.py")):
-            if file.name not in OTHERS:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            if file.relative_to(ROOT).as_posix() not in OTHERS:
                 yield from _of_module(file)
 
 
 def _of_module(file: Path) -> Iterator[Use]:
     tree = ast.parse(file.read_text("utf-8"))
     takers = POSITIONAL | dict(_takers(tree))
-    yield from (Use(rule, f"{file.parent.name}/{file.name}") for rule in _of_classes(tree))
+    yield from (Use(rule, f"{file.relative_to(ROOT).as_posix()}") for rule in _of_classes(tree))
     for scope in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
         handed_on = {a.arg for a in scope.args.args if a.arg == "rule"}
         for expression in _expressions(scope, takers, tree):
-            place = f"{file.parent.name}/{file.name}:{expression.lineno}"
+            place = f"{file.relative_to(ROOT).as_posix()}:{expression.lineno}"
             yield from (use._replace(place=place) for use in _values(expression, scope, handed_on))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from logforge.texts.pca import Pca
 if TYPE_CHECKING:
     import duckdb
 
-    from logforge.serving.server import StateServer
 
 _HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORDS: Final = re.compile(r"[^\W\d_]+|\d+")
@@ -50,7 +49,14 @@ def _text(name: str, about: str) -> str:
     return f"{words}: {about.strip()}" if about.strip() else words
 
 
-def action_vectors(server: StateServer, texts: Sequence[str]) -> Float32Array:
+class TextEmbedder(Protocol):
+    """Makes vectors of texts as a dataset does: `logforge.serving.StateServer`."""
+
+    def text_vectors(self, texts: Sequence[str]) -> Float32Array:
+        """A row [columns] for each text; zeros for a blank one."""
+
+
+def action_vectors(server: TextEmbedder, texts: Sequence[str]) -> Float32Array:
     """Vectors [actions, columns] of texts by the server's encoder and PCA; zeros for a blank text."""
     return server.text_vectors(texts)
 

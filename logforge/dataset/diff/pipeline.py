@@ -5,7 +5,6 @@ Two builds of the same inputs differ in nothing. dataset_side.py says what can b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,6 @@ import polars as pl
 
 from logforge.core.progress import Tick, silent
 from logforge.dataset.diff.changes import (
-    Lone,
-    Setting,
-    Source,
-    StepChange,
     Vocabularies,
     described,
     lone_episodes,
@@ -25,74 +20,15 @@ from logforge.dataset.diff.changes import (
     step_changes,
     vocabularies,
 )
-from logforge.dataset.diff.drift import Drift, drifts_between
+from logforge.dataset.diff.drift import drifts_between
+from logforge.dataset.diff.report import PARTS, DatasetDiff
 from logforge.dataset.diff.side import Side, side_of
-from logforge.dataset.diff.view import render
-from logforge.rewards.lint.diff import Mover, TermMean, kendall, movers, term_means
+from logforge.rewards.lint.diff import kendall, movers, term_means
 from logforge.shards.sample import SAMPLE
 from logforge.splits.report import balance, moves
 from logforge.store.store import open_store
 
-PARTS = (
-    "settings", "vocabulary", "sources", "files", "episodes", "steps", "splits", "balance", "conflicts", "left_out",
-)  # fmt: skip
-"""The fields of DatasetDiff in which datasets can differ; what else it holds follows from these."""
 _NOTHING = Vocabularies((), (), (), ())
-
-
-@dataclass(frozen=True)
-class DatasetDiff:
-    """Two datasets side by side. `parts` names the fields below in which they differ: none for equal ones.
-
-    `files` are the files whose bytes differ. `tau` is Kendall's τ-b of the returns of shared episodes (None: one side does not
-    vary). `drifts` says how far each distribution moved, whether or not that is worth a word; `notes` what could not be compared.
-    """
-
-    a: str
-    b: str
-    hash_a: str
-    hash_b: str
-    parts: tuple[str, ...]
-    shared_episodes: int | None
-    shared_steps: int | None
-    settings: list[Setting]
-    vocabulary: Vocabularies
-    sources: list[Source]
-    files: list[str]
-    episodes: list[Lone]
-    steps: list[StepChange]
-    tau: float | None
-    terms: list[TermMean]
-    movers: list[Mover]
-    splits: list[dict[str, Any]]
-    balance: list[dict[str, Any]]
-    conflicts: list[dict[str, Any]]
-    left_out: list[dict[str, Any]]
-    drifts: list[Drift]
-    notes: tuple[str, ...]
-
-    @property
-    def differs(self) -> bool:
-        """Whether anything differs."""
-        return bool(self.parts)
-
-    def exit_code(self, strict: bool) -> int:
-        """1 for a difference where the caller wants to know by it (`--exit-code`)."""
-        return int(strict and self.differs)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {"differs": self.differs, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}  # fmt: skip
-
-    def render(self) -> str:
-        """For people."""
-        return render(self)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "_asdict"):
-        return {key: _plain(item) for key, item in value._asdict().items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def diff_datasets(

@@ -10,7 +10,7 @@ import msgspec
 
 from logforge.core.tabulate import table
 from logforge.learning.policies.bundle import load_policy
-from logforge.learning.policies.habits import Habits
+from logforge.learning.policies.card import Habits
 from logforge.learning.policies.layers import BEHAVIOUR, TEMPLATE
 from logforge.learning.policies.runs import RUN_FILE, read_run
 from logforge.schemas.manifest import INVALID

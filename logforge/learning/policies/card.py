@@ -7,7 +7,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from logforge.learning.policies.habits import Habits
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import ArgumentTemplate, EncoderRef, FeatureSlice, Manifest
 
@@ -151,3 +150,42 @@ def _named(templates: Sequence[ArgumentTemplate]) -> list[str]:
 
 def _encoder_name(encoder: EncoderRef | None) -> str:
     return "none" if encoder is None else str(msgspec.to_builtins(encoder))
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The lowest and the highest number that was seen."""
+
+    low: float
+    high: float
+
+    def wider(self, share: float) -> Range:
+        """The range with this share of it more on either side."""
+        room = share * (self.high - self.low)
+        return Range(self.low - room, self.high + room)
+
+    def towards(self, low: float, high: float) -> Range:
+        """The range stretched half way to these limits, beyond which no number can lie."""
+        return Range((self.low + low) / 2, (self.high + high) / 2)
+
+
+class Habits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of one policy in `states` states of the train split.
+
+    `entropy` is that of the chances over the allowed actions (softmax of the scores), as a share of the most it can be: 0 all on
+    one action, 1 all alike; states with one action have none. `score` is that of the chosen action, `unsupported` the share of
+    states whose choice the behaviour hardly ever takes (None: the bundle holds no clone). `runs` are the longest runs of one
+    action that an episode of the split has logged, by action, where they are longer than 1.
+    """
+
+    states: int
+    entropy: Range | None
+    score: Range
+    unsupported: float | None
+    runs: dict[str, int]
+
+    def told(self) -> str:
+        """In a line."""
+        found = [f"scores {self.score.low:.3g} to {self.score.high:.3g}"]
+        found += [f"entropy {self.entropy.low:.2f} to {self.entropy.high:.2f}"] if self.entropy else []
+        found += [f"{self.unsupported:.0%} unsupported"] if self.unsupported is not None else []
+        return ", ".join(found)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.learning.policies.card import Habits, Range
 from logforge.schemas.errors import UsageError
 from logforge.schemas.manifest import Vocabulary
 
@@ -19,65 +19,26 @@ _STATES: Final = 4096
 """So many states are looked at, spread evenly over the split."""
 
 
-class Range(msgspec.Struct, frozen=True):
-    """The lowest and the highest number that was seen."""
-
-    low: float
-    high: float
-
-    def wider(self, share: float) -> Range:
-        """The range with this share of it more on either side."""
-        room = share * (self.high - self.low)
-        return Range(self.low - room, self.high + room)
-
-    def towards(self, low: float, high: float) -> Range:
-        """The range stretched half way to these limits, beyond which no number can lie."""
-        return Range((self.low + low) / 2, (self.high + high) / 2)
-
-
-class Habits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one policy in `states` states of the train split.
-
-    `entropy` is that of the chances over the allowed actions (softmax of the scores), as a share of the most it can be: 0 all on
-    one action, 1 all alike; states with one action have none. `score` is that of the chosen action, `unsupported` the share of
-    states whose choice the behaviour hardly ever takes (None: the bundle holds no clone). `runs` are the longest runs of one
-    action that an episode of the split has logged, by action, where they are longer than 1.
-    """
-
-    states: int
-    entropy: Range | None
-    score: Range
-    unsupported: float | None
-    runs: dict[str, int]
-
-    def told(self) -> str:
-        """In a line."""
-        found = [f"scores {self.score.low:.3g} to {self.score.high:.3g}"]
-        found += [f"entropy {self.entropy.low:.2f} to {self.entropy.high:.2f}"] if self.entropy else []
-        found += [f"{self.unsupported:.0%} unsupported"] if self.unsupported is not None else []
-        return ", ".join(found)
-
-    @classmethod
-    def of(cls, policy: PolicyBundle, split: SplitArrays) -> Habits:
-        """What the policy does in states of the split; raises UsageError where no state allows an action."""
-        places = np.unique(np.linspace(0, split.size - 1, _STATES).astype(int))
-        rows = split.observation_rows[places]
-        rows = rows[playable(split.masks[rows], policy.card.actions).any(axis=1)]
-        if not len(rows):
-            raise UsageError("no state of the train split allows an action", "build a dataset with actions")
-        observations, masks = np.asarray(split.observations[rows], np.float32), split.masks[rows]
-        scores, chosen = policy.scores(observations), policy.choose(observations, masks)
-        spread = entropies(scores, playable(masks, policy.card.actions))
-        support, own = policy.support(observations, masks), np.arange(len(rows))
-        hardly = None if support is None else float((support[own, chosen] < policy.card.support_floor).mean())
-        seen = spread[np.isfinite(spread)]
-        return cls(
-            states=len(rows),
-            entropy=_range(seen) if len(seen) else None,
-            score=_range(scores[own, chosen]),
-            unsupported=hardly,
-            runs=_runs(split, policy.card.actions),
-        )
+def habits_of(policy: PolicyBundle, split: SplitArrays) -> Habits:
+    """What the policy does in states of the split; raises UsageError where no state allows an action."""
+    places = np.unique(np.linspace(0, split.size - 1, _STATES).astype(int))
+    rows = split.observation_rows[places]
+    rows = rows[playable(split.masks[rows], policy.card.actions).any(axis=1)]
+    if not len(rows):
+        raise UsageError("no state of the train split allows an action", "build a dataset with actions")
+    observations, masks = np.asarray(split.observations[rows], np.float32), split.masks[rows]
+    scores, chosen = policy.scores(observations), policy.choose(observations, masks)
+    spread = entropies(scores, playable(masks, policy.card.actions))
+    support, own = policy.support(observations, masks), np.arange(len(rows))
+    hardly = None if support is None else float((support[own, chosen] < policy.card.support_floor).mean())
+    seen = spread[np.isfinite(spread)]
+    return Habits(
+        states=len(rows),
+        entropy=_range(seen) if len(seen) else None,
+        score=_range(scores[own, chosen]),
+        unsupported=hardly,
+        runs=_runs(split, policy.card.actions),
+    )
 
 
 def playable(masks: NDArray[Any], actions: tuple[str, ...]) -> NDArray[np.bool_]:

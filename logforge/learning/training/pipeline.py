@@ -30,7 +30,7 @@ from logforge.core.intervals import Estimate
 from logforge.core.progress import Tick
 from logforge.core.tabulate import table
 from logforge.learning.policies.bundle import served_files
-from logforge.learning.policies.habits import Habits
+from logforge.learning.policies.habits import habits_of
 from logforge.learning.policies.runs import BC, BC_SUCCESS, METRICS_FILE, RUN_FILE, RUN_VERSION
 from logforge.learning.training.alarms import Alarm, Kept, Limits, Watch
 from logforge.learning.training.checkpoint_values import kept_values
@@ -302,7 +302,7 @@ class _Job:
         for name, point in self.made.items():
             behaviour = point.bundle.behaviour or clones[point.seed]
             policy = replace(point.bundle, behaviour=behaviour, files=files)
-            habits = Habits.of(policy, self.parts[BC])
+            habits = habits_of(policy, self.parts[BC])
             replace(policy, card=structs.replace(policy.card, habits=habits)).save(folder / name)
 
     def _name(self, part: str, seed: int) -> str:

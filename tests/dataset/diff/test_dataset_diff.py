@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from logforge.cli.commands import main
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.dataset.diff.changes import settings, vocabularies
-from logforge.dataset.diff.pipeline import PARTS, diff_datasets
+from logforge.dataset.diff.pipeline import diff_datasets
+from logforge.dataset.diff.report import PARTS
 from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import LogforgeError, UnknownName
 from logforge.store.store import Store

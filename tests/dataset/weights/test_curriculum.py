@@ -27,6 +27,7 @@ from logforge.dataset.weights.curriculum import (
 from logforge.forgetting.pipeline import forget
 from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import UnknownName, UsageError
+from logforge.shards.array_rules import check_arrays
 from logforge.shards.reader import load_shards
 from logforge.store.store import Store
 from support.made_episodes import finish
@@ -195,7 +196,7 @@ def test_a_stage_is_loaded_as_arrays(home):
     shard = load_shards(folder, "train")
     for item in read_stages(folder)["stages"]:
         arrays = load_stage(folder, item["stage"])
-        arrays.check(shard.manifest.vocabulary, shard.manifest.observation_size)
+        check_arrays(arrays, shard.manifest.vocabulary, shard.manifest.observation_size)
         assert arrays.episode_count == len(item["episodes"])
         first = shard.episode(item["episodes"][0])
         assert np.array_equal(arrays.episode(0).observations, first.observations)

@@ -14,8 +14,7 @@ from logforge.cli.commands import main
 from logforge.evaluation.tuning.diagnosis import diagnose
 from logforge.evaluation.tuning.run_symptoms import SURE
 from logforge.learning.training.pipeline import train
-from logforge.shards.array_rules import ARRAYS
-from logforge.shards.arrays import SplitArrays
+from logforge.shards.arrays import ARRAYS, SplitArrays
 from support import made_chain as chain
 from support.made_chain import GAMMA, IDLE
 

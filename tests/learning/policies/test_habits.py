@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
-from logforge.learning.policies.habits import Habits, Range, entropies, playable
+from logforge.learning.policies.card import Range
+from logforge.learning.policies.habits import entropies, habits_of, playable
 from logforge.schemas.errors import UsageError
 from support.made_arrays import VOCABULARY, altered, episode_kinds, make
 from support.made_habits import A, made
@@ -46,7 +47,7 @@ def test_scores_that_are_all_alike_are_at_the_most_and_one_that_stands_out_at_no
 @given(episode_kinds, st.integers(0, 9))
 def test_habits_are_counted_as_by_hand(kinds: list[tuple[int, bool]], seed: int) -> None:
     split, policy = make(kinds, seed), made(seed)
-    habits = Habits.of(policy, split)
+    habits = habits_of(policy, split)
     rows = np.concatenate([episode.observations[:-1] for episode in split.episodes()])
     masks = np.concatenate([episode.masks[:-1] for episode in split.episodes()])
     decisions = policy.decisions(rows, masks)
@@ -64,10 +65,10 @@ def test_habits_are_counted_as_by_hand(kinds: list[tuple[int, bool]], seed: int)
 
 def test_no_clone_no_share_and_states_without_an_action_are_left_out() -> None:
     split = altered(make([(3, True)]), "masks", 1, False)
-    habits = Habits.of(made(behaviour=False), split)
+    habits = habits_of(made(behaviour=False), split)
     assert (habits.unsupported, habits.states) == (None, 2)
     with pytest.raises(UsageError, match="no state"):
-        Habits.of(made(), altered(split, "masks", slice(None), False))
+        habits_of(made(), altered(split, "masks", slice(None), False))
 
 
 def test_what_no_policy_takes_is_not_playable() -> None:
@@ -82,7 +83,7 @@ def test_ranges_grow_by_a_share_and_towards_limits() -> None:
 def test_a_card_keeps_its_habits_and_one_without_them_still_loads(tmp_path) -> None:
     policy = made()
     assert load_policy(policy.save(tmp_path / "old")).card.habits is None
-    habits = Habits.of(policy, make([(4, True), (2, False)]))
+    habits = habits_of(policy, make([(4, True), (2, False)]))
     card = msgspec.structs.replace(policy.card, habits=habits)
     saved = PolicyBundle(card, policy.layers, policy.behaviour).save(tmp_path / "new")
     assert load_policy(saved).card.habits == habits

@@ -1,23 +1,65 @@
-"""Shuffled passes over a split as torch tensors, in pinned memory and on the device where there is one."""
+"""Batches of transitions, and shuffled passes over a split as torch tensors: in pinned memory, on the device where there is one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logforge.core.extras import need
 from logforge.schemas.errors import UsageError
 from logforge.shards.array_pool import Spare
-from logforge.shards.arrays import Array, Batch, SplitArrays
 
 if TYPE_CHECKING:
     import torch
 
 
+Array = NDArray[Any]
+
+
+class Batch(NamedTuple):
+    """Some transitions, as numpy arrays or as torch tensors. `indices` says which, `intervals` how many steps later the
+    next observation was made."""
+
+    observations: Any
+    actions: Any
+    rewards: Any
+    next_observations: Any
+    terminals: Any
+    masks: Any
+    next_masks: Any
+    returns: Any
+    weights: Any
+    proposed_actions: Any
+    argument_templates: Any
+    argument_numbers: Any
+    argument_numbers_known: Any
+    intervals: Any
+    indices: Any
+
+
+class Batched(Protocol):
+    """Transitions of which some can be taken as a batch."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def batch(
+        self,
+        indices: Array,
+        *,
+        n_step: int = 1,
+        gamma: float | None = None,
+        empty: Callable[[tuple[int, ...], Any], Array] = np.empty,
+    ) -> Batch:
+        """Those of the indices."""
+
+
 def torch_batches(
-    arrays: SplitArrays,
+    arrays: Batched,
     batch_size: int,
     seed: int,
     device: str | torch.device | None = None,
@@ -44,7 +86,7 @@ def torch_batches(
 
 
 def _batches(
-    arrays: SplitArrays,
+    arrays: Batched,
     batch_size: int,
     seed: int,
     device: torch.device,

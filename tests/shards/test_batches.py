@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logforge.schemas.errors import UsageError
-from logforge.shards.arrays import Batch
+from logforge.shards.batches import Batch
 from logforge.shards.reader import load_shards, write_dataset
 from support.made_arrays import DIM, VOCABULARY, episode_kinds, make, manifest
 

@@ -1,21 +1,27 @@
-"""A comparison of two datasets as text that fits a terminal: only what differs, the most telling rows of it."""
+"""A comparison of two datasets, and as text that fits a terminal: only what differs, the most telling rows of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from logforge.core.tabulate import WIDTH, ending, fit, listed, plural, table
-from logforge.dataset.diff.drift import LARGE, MODERATE
-from logforge.rewards.lint.diff import mover_table
+from logforge.dataset.diff.changes import Lone, Setting, Source, Vocabularies
+from logforge.dataset.diff.drift import LARGE, MODERATE, Drift
+from logforge.rewards.lint.diff import Mover, TermMean, mover_table
 from logforge.splits.report import MOVES
 
 if TYPE_CHECKING:
     from logforge.dataset.diff.changes import StepChange
-    from logforge.dataset.diff.pipeline import DatasetDiff
+
+    pass
+
 
 SHOWN = 8
 """So many rows of a table are told; `--json` holds all."""
+
+
 _PLACE, _MOVED = 36, 44
 """Columns that a place, and a change of a value, may take."""
 
@@ -125,3 +131,64 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], lim
         return ""
     more = [f"… and {len(rows) - SHOWN:,} more (--json lists all)"] if len(rows) > SHOWN else []
     return "\n".join([*([title] if title else []), table(header, rows[:SHOWN], limit=limit), *more])
+
+
+PARTS = (
+    "settings", "vocabulary", "sources", "files", "episodes", "steps", "splits", "balance", "conflicts", "left_out",
+)  # fmt: skip
+"""The fields of DatasetDiff in which datasets can differ; what else it holds follows from these."""
+
+
+@dataclass(frozen=True)
+class DatasetDiff:
+    """Two datasets side by side. `parts` names the fields below in which they differ: none for equal ones.
+
+    `files` are the files whose bytes differ. `tau` is Kendall's τ-b of the returns of shared episodes (None: one side does not
+    vary). `drifts` says how far each distribution moved, whether or not that is worth a word; `notes` what could not be compared.
+    """
+
+    a: str
+    b: str
+    hash_a: str
+    hash_b: str
+    parts: tuple[str, ...]
+    shared_episodes: int | None
+    shared_steps: int | None
+    settings: list[Setting]
+    vocabulary: Vocabularies
+    sources: list[Source]
+    files: list[str]
+    episodes: list[Lone]
+    steps: list[StepChange]
+    tau: float | None
+    terms: list[TermMean]
+    movers: list[Mover]
+    splits: list[dict[str, Any]]
+    balance: list[dict[str, Any]]
+    conflicts: list[dict[str, Any]]
+    left_out: list[dict[str, Any]]
+    drifts: list[Drift]
+    notes: tuple[str, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything differs."""
+        return bool(self.parts)
+
+    def exit_code(self, strict: bool) -> int:
+        """1 for a difference where the caller wants to know by it (`--exit-code`)."""
+        return int(strict and self.differs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"differs": self.differs, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}  # fmt: skip
+
+    def render(self) -> str:
+        """For people."""
+        return render(self)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return {key: _plain(item) for key, item in value._asdict().items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
