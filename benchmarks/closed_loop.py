@@ -65,8 +65,8 @@ def from_features(world: str, mix: str, seed: int) -> Played:
     """Learn from the structured observation of rollouts."""
     from logforge.core.extras import one_thread
     from logforge.core.intervals import Span
-    from logforge.envs import make
     from logforge.envs.behaviour import behaviour
+    from logforge.envs.catalogue import make
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.simulation import logged
     from logforge.envs.view import on_features
@@ -100,7 +100,7 @@ def from_logs(world: str, mix: str, seed: int) -> Played:
     """Learn from raw logs: simulate, ingest, build (MiniLM and structured blocks), train by the preset, serve."""
     from logforge.dataset.build.pipeline import BuildConfig, build_dataset
     from logforge.dataset.states.builder import StateConfig
-    from logforge.envs import make
+    from logforge.envs.catalogue import make
     from logforge.envs.learnt import served
     from logforge.envs.simulation import simulate
     from logforge.ingestion.pipeline import ingest

@@ -74,8 +74,8 @@ class Found(NamedTuple):
 
 def play(world: str, seed: int, sizes: Sizes) -> Found:
     """Credit, learn and play, from one log of `mix`."""
-    from logforge.envs import make
     from logforge.envs.behaviour import behaviour
+    from logforge.envs.catalogue import make
     from logforge.envs.simulation import logged
     from logforge.envs.solving import solve
 

@@ -48,8 +48,8 @@ class Outcome(NamedTuple):
 
 def dataset(folder: Path) -> Path:
     """Structured features of logged episodes as a dataset: one episode in ten is held out."""
-    from logforge.envs import make
     from logforge.envs.behaviour import behaviour
+    from logforge.envs.catalogue import make
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.simulation import logged
     from logforge.schemas.manifest import INVALID, FeatureSlice, Manifest

@@ -66,8 +66,8 @@ def one_seed(seed: int, home: Path, updates: int, played: int) -> dict[str, Play
 
 
 def _write_months(months: dict[str, Path], seed: int) -> None:
-    from logforge.envs import make
     from logforge.envs.behaviour import behaviour
+    from logforge.envs.catalogue import make
     from logforge.envs.it_ops import CAUSE
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.simulation import logged

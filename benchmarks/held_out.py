@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
 def play(world: str, seed: int, sizes: Sizes) -> Found:
     """Learn from a log without the last kind, and from one with all, and play all kinds."""
-    from logforge.envs import make
+    from logforge.envs.catalogue import make
 
     whole = make(world)
     shares = {}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Result
-from logforge.envs import make
+from logforge.envs.catalogue import make
 from logforge.envs.simulation import simulate
 from logforge.ingestion.pipeline import ingest
 from logforge.store.store import Store

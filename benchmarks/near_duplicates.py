@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.measure import Result
 from logforge.schemas.episode import Episode, Message
-from logforge.splits.near_duplicates import THRESHOLD, jaccard, near_duplicates, shingles_of, text_of
+from logforge.splits.duplicates import THRESHOLD, jaccard, near_duplicates, shingles_of, text_of
 
 EPISODES = 100_000
 RATE = 1_000

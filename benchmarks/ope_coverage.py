@@ -20,14 +20,14 @@ import numpy as np
 from benchmarks.measure import write_page
 from logforge.core import intervals
 from logforge.core.intervals import Estimate, Span
-from logforge.envs import make
 from logforge.envs.behaviour import part
+from logforge.envs.catalogue import make
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.rollout import draws
 from logforge.envs.solving import solve
 from logforge.envs.view import roll, seeing
 from logforge.learning.ope import fqe as ope
-from logforge.learning.ope.importance import ROBUST, importance
+from logforge.learning.ope.importance_sampling import ROBUST, importance
 from logforge.shards.arrays import SplitArrays
 
 SPAN = Span(-1.0, 1.0)

@@ -15,7 +15,7 @@ from benchmarks.measure import Result
 from logforge.core.ranking import auc_estimates
 from logforge.ingestion.pipeline import ingest
 from logforge.rewards.lint.diff import episode_returns, rewarded, stored_decisions
-from logforge.rewards.lint.lint import lint
+from logforge.rewards.lint.pipeline import lint
 from logforge.rewards.pipeline import load_spec, parse_spec
 from logforge.store.store import Store
 

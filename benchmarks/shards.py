@@ -26,7 +26,7 @@ from logforge.shards.arrays import ARRAYS, SplitArrays
 from logforge.shards.d3rlpy import to_mdp_dataset
 from logforge.shards.fast_buffer import FastBuffer
 from logforge.shards.reader import load_shards, write_dataset
-from logforge.shards.side_arrays import plain_sides
+from logforge.shards.sides import plain_sides
 
 ROWS = int(os.environ.get("LOGFORGE_BENCH_ROWS", "200000"))
 SIZE, STEPS, BATCH = 448, 20, 256

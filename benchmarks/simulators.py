@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.measure import Result, alternating
-from logforge.envs import WORLDS, make
 from logforge.envs.behaviour import behaviour, part
+from logforge.envs.catalogue import WORLDS, make
 from logforge.envs.rollout import draws
 from logforge.envs.simulation import logged, rows
 from logforge.envs.tool_env import ToolEnv, ToolVectorEnv

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.measure import Result
 from logforge.shards.arrays import SplitArrays
-from logforge.shards.side_arrays import plain_sides
+from logforge.shards.sides import plain_sides
 
 EPISODES, LENGTH, COLUMNS, ACTIONS = 2_000, 10, 64, 14
 MEMBERS, UPDATES, BATCH = 10, 300, 128

@@ -26,7 +26,7 @@ from logforge.connectors.episodes.nested import InnerList, object_or_empty, read
 from logforge.connectors.episodes.outcome import asks_user
 from logforge.connectors.episodes.policies import prompt_version
 from logforge.connectors.episodes.rows import close, first_number, reject
-from logforge.connectors.episodes.unsupported import RULE, VOICE
+from logforge.connectors.episodes.unsupported_shapes import RULE, VOICE
 from logforge.connectors.records.base import Head, Source, at
 from logforge.connectors.records.json import NotJson, canonical, loads
 from logforge.schemas.episode import Ending, Episode, Reading, StepKind

@@ -14,7 +14,7 @@ from logforge.connectors.benchmarks.toolbench import UNFINISHED, ended, group_of
 from logforge.connectors.chat.openai_messages import tool_names
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
 from logforge.connectors.episodes.content import bad_part, place_of, text_of, text_or_none
-from logforge.connectors.episodes.keyed import entry_keys, read_keyed
+from logforge.connectors.episodes.keyed_records import entry_keys, read_keyed
 from logforge.connectors.episodes.rows import close, first_user_text, reject
 from logforge.connectors.records.base import Head, Source, at
 from logforge.connectors.records.json import canonical

@@ -10,7 +10,7 @@ import msgspec
 
 from logforge.connectors.episodes.rows import reject
 from logforge.connectors.records.base import Source, at, too_deep
-from logforge.connectors.records.members import LONG_BYTES, Member, members
+from logforge.connectors.records.json_members import LONG_BYTES, Member, members
 from logforge.connectors.records.source import elements
 from logforge.schemas.episode import Reading, Reject, Skip
 

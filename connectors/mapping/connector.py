@@ -22,7 +22,7 @@ from logforge.connectors.mapping.steps import Gathered, add_steps
 from logforge.connectors.mapping.turns import Rewards, rewarded
 from logforge.connectors.records.base import Head, Source, at
 from logforge.connectors.records.json import canonical
-from logforge.connectors.records.table_rows import columns_of, plain_rows
+from logforge.connectors.records.tables import columns_of, plain_rows
 from logforge.connectors.records.text_file import read_text
 from logforge.schemas.episode import Ending, Reading, Reject, Skip
 

@@ -15,7 +15,7 @@ from logforge.connectors.episodes.rows import close
 from logforge.connectors.records.base import Head, Source, excerpt
 from logforge.connectors.records.json import canonical
 from logforge.connectors.records.rejects import described
-from logforge.connectors.records.table_rows import columns_of, table_rows
+from logforge.connectors.records.tables import columns_of, table_rows
 from logforge.connectors.tables.step_row import (
     COLUMNS,
     SPEAKING,

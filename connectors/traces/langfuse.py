@@ -25,7 +25,7 @@ from logforge.connectors.episodes.content import (
 from logforge.connectors.episodes.feedback import Verdict
 from logforge.connectors.records.base import Head, Source, at, excerpt
 from logforge.connectors.records.rejects import described
-from logforge.connectors.records.table_rows import columns_of, plain_rows
+from logforge.connectors.records.tables import columns_of, plain_rows
 from logforge.connectors.traces.attributes import number_of
 from logforge.connectors.traces.episodes import Traces
 from logforge.connectors.traces.messages import Said, Where, inside, read_messages

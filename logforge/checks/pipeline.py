@@ -27,7 +27,7 @@ from logforge.schemas.manifest import Manifest
 from logforge.schemas.tables import TABLES, TRANSITIONS
 from logforge.shards.reader import MANIFEST, SPLITS, Shard, check_files, load_shards, read_manifest
 from logforge.splits.assign import crossing
-from logforge.splits.near_duplicates import near_duplicates
+from logforge.splits.duplicates import near_duplicates
 from logforge.store.store import Store, dataset_named, open_store
 
 SHOWN = 20

@@ -10,7 +10,7 @@ from typing import NamedTuple, get_args
 
 from logforge.schemas import episode as words
 from logforge.schemas.tables import TABLES
-from logforge.splits.near_duplicates import THRESHOLD
+from logforge.splits.duplicates import THRESHOLD
 
 _FRESH = "ingest the logs into a fresh store: rows were changed or lost by something else than logforge"
 _INGEST = "run `logforge ingest` on the logs again: it completes what a run left undone"

@@ -51,7 +51,7 @@ def badcases(
              logforge build-dataset --reward reward.yaml --weights bad-cases/up-weight.yaml
     """
     from logforge.report.bad_case_files import write_bad_cases
-    from logforge.report.bad_cases import bad_cases
+    from logforge.report.bad_case_search import bad_cases
     from logforge.store.store import open_store
 
     with open_store(store, read_only=True, wait=wait, waiting=say) as opened:

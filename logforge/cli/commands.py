@@ -218,7 +218,7 @@ def ingest(
              zcat today.jsonl.gz | logforge ingest -
     """
     from logforge.core.progress import bar
-    from logforge.ingestion.dry_run import dry_run as plan
+    from logforge.ingestion.dry_runs import dry_run as plan
     from logforge.ingestion.pipeline import ingest as run
     from logforge.ingestion.pipeline import read_options
     from logforge.ingestion.sources.containers import Limits, bytes_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from logforge import connectors
+from logforge.connectors import detection as connectors
 from logforge.core.tabulate import table
 from logforge.dataset.conflicts.views import ConflictView, Narrowed, count, render, sides
 from logforge.rewards.pipeline import compile_query, load_spec

@@ -23,7 +23,7 @@ def policy_show(folder: str, as_json: bool) -> None:
     \b
     Example: logforge policy show runs/default/cql
     """
-    from logforge.learning.policies.about import about
+    from logforge.learning.policies.description import about
 
     show(about(folder), as_json)
 

@@ -45,7 +45,7 @@ def reward_lint(spec: str, store: str | None, seed: int, strict: bool, wait: flo
              logforge reward lint reward.yaml --store logforge.duckdb
     """
     from logforge.core.progress import bar
-    from logforge.rewards.lint.lint import lint
+    from logforge.rewards.lint.pipeline import lint
     from logforge.rewards.pipeline import load_spec
     from logforge.store.store import open_store
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from logforge.core.intervals import Estimate, difference, share
-from logforge.envs import make
 from logforge.envs.behaviour import part
+from logforge.envs.catalogue import make
 from logforge.envs.it_ops import APPLIED, CHECKED
 from logforge.envs.rollout import Rollout, draws
 from logforge.envs.view import Policy, roll, seeing

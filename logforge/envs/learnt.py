@@ -11,7 +11,7 @@ from logforge.learning.policies.bundle import PolicyBundle
 from logforge.rewards.returns import returns_to_go
 from logforge.serving.server import StateServer
 from logforge.shards.arrays import SplitArrays
-from logforge.shards.side_arrays import plain_sides
+from logforge.shards.sides import plain_sides
 
 
 def feature_arrays(run: Rollout, gamma: float) -> SplitArrays:

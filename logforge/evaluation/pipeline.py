@@ -25,7 +25,7 @@ from logforge.evaluation.families import Side, bracketed, compare
 from logforge.evaluation.report import LOGGED, EvaluationReport, PolicyRow, Verdict
 from logforge.learning.ope import fqe as ope
 from logforge.learning.ope.fqe import Fitted
-from logforge.learning.ope.importance import ESTIMATED_CAP, importance
+from logforge.learning.ope.importance_sampling import ESTIMATED_CAP, importance
 from logforge.learning.ope.support import Similar, Support, similar_actions
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
 from logforge.learning.policies.runs import BC, BC_SUCCESS, read_run, run_data

@@ -160,7 +160,7 @@ def play(
     `held_out` words the episodes as no log does. Raises UnknownName for another simulator, and Mismatch when the run's dataset was
     not made of logs of it.
     """
-    from logforge.envs import make
+    from logforge.envs.catalogue import make
     from logforge.serving.server import StateServer
 
     if baselines not in BASELINES:

@@ -11,7 +11,7 @@ from logforge.core.tabulate import table
 from logforge.dataset.weights.curriculum import StageOutcome
 from logforge.evaluation.episode_metrics import EpisodeMetrics
 from logforge.evaluation.families import Generalisation, bracketed
-from logforge.learning.ope.importance import ROBUST, Importance
+from logforge.learning.ope.importance_sampling import ROBUST, Importance
 from logforge.learning.ope.support import Support
 
 LOGGED: Final = "logged"

@@ -20,7 +20,7 @@ from logforge.exports.episodes import logged_episodes, without_texts
 from logforge.exports.job import Job, Written, json_lines
 from logforge.exports.tools import Definition, toolbox
 from logforge.schemas.episode import Episode, Message, Step
-from logforge.shards.side_arrays import proposed
+from logforge.shards.sides import proposed
 
 VERSION = "ATIF-v1.8"
 Json = dict[str, Any]

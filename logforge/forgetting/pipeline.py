@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from logforge.connectors import registry
+from logforge.connectors.detection import registry
 from logforge.connectors.episodes.builder import episode_id
 from logforge.core.frames import rows_table
 from logforge.forgetting.report import DatasetLoss, ForgetReport, RevokeReport, RunLoss

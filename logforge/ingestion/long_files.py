@@ -15,7 +15,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logforge.connectors import get
+from logforge.connectors.detection import get
 from logforge.connectors.records.base import NeedsWhole, Source, Span
 from logforge.core.frames import Tables
 from logforge.ingestion.hygiene.redaction import ALLOWED

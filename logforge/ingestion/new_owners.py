@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from logforge import connectors
+from logforge.connectors import detection as connectors
 from logforge.core.frames import rows_table
 from logforge.ingestion.ownership import Orphan, orphans
 from logforge.ingestion.reading import ReadOptions

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from logforge import connectors
+from logforge.connectors import detection as connectors
 from logforge.connectors.mapping.connector import load_mapping
 from logforge.connectors.records.base import NeedsWhole
 from logforge.core.frames import concat, rows_table

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow.lib import ArrowException
 
-from logforge.connectors import get, registry_version
+from logforge.connectors.detection import get, registry_version
 from logforge.connectors.episodes.arguments import as_logged
 from logforge.connectors.records.base import Connector, NeedsWhole, Source, Span, excerpt
 from logforge.core.frames import Tables, rows_table, tables_of

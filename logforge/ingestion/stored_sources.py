@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from logforge import connectors
+from logforge.connectors import detection as connectors
 from logforge.connectors.records.base import Connector, look
 from logforge.ingestion.reading import ARCHIVE, Job, ReadOptions
 from logforge.ingestion.sources.containers import VERSION

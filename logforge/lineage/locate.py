@@ -16,7 +16,7 @@ from typing import Any
 from logforge.connectors.episodes.content import part_text, text_of
 from logforge.connectors.records import json as jsontext
 from logforge.connectors.records.base import BOM, Source
-from logforge.connectors.records.table_rows import table_rows
+from logforge.connectors.records.tables import table_rows
 from logforge.ingestion.sources.containers import Limits
 from logforge.ingestion.sources.unpacking import packed_kind, unpack
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from logforge.core.files import refuse_foreign, replaced_folder
-from logforge.report.bad_cases import BadCase, BadCases, chosen
+from logforge.report.bad_case_search import BadCase, BadCases, chosen
 from logforge.schemas.errors import UsageError
 
 TOPIC_SET: Final = "topic.jsonl"

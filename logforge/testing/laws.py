@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from logforge.connectors import registry
+from logforge.connectors.detection import registry
 from logforge.connectors.episodes.tool_names import TOOL_PREFIX
 from logforge.connectors.records.base import Connector, NeedsWhole, Source, Span, TakesCompanions, look
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in

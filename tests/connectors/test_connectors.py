@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.connectors import detect, get, registry
+from logforge.connectors.detection import detect, get, registry
 from logforge.connectors.episodes.text_calls import INTERFACE, command_name
 from logforge.connectors.records import json as jsontext
 from logforge.connectors.records.base import Connector, Source

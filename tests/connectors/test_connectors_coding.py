@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from logforge.connectors import detect, get
+from logforge.connectors.detection import detect, get
 from logforge.connectors.episodes.builder import episode_id
 from logforge.connectors.episodes.identity import instance_task, issue_in, run_task, task_group
 from logforge.connectors.episodes.text_calls import execute_calls, fenced, function_calls
-from logforge.connectors.episodes.unsupported import unsupported
+from logforge.connectors.episodes.unsupported_shapes import unsupported
 from logforge.connectors.records.base import Source, look
 from logforge.schemas.episode import Episode, Reject
 from support.places import DATA, ROOT, SHARED

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.connectors import detect, get
 from logforge.connectors.chat.ratings import rating_of
+from logforge.connectors.detection import detect, get
 from logforge.connectors.records.base import Source, look
 from logforge.dataset.actions.vocabulary import ActionSpace
 from logforge.schemas.episode import Duplicate, Episode, Reject, Skip

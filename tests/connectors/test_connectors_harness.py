@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.connectors import detect, get
 from logforge.connectors.benchmarks.inspect_log import InspectEval
 from logforge.connectors.benchmarks.inspect_sample import first_score
+from logforge.connectors.detection import detect, get
 from logforge.connectors.records.base import Source
 from logforge.ingestion.sources.discover import judge
 from logforge.schemas.episode import Episode, Reject, Skip

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.connectors import detect, get
 from logforge.connectors.benchmarks.intercode import call_of
+from logforge.connectors.detection import detect, get
 from logforge.connectors.records.base import Source
 from logforge.connectors.records.pyliteral import NotLiteral, fields, literal
 from logforge.connectors.trajectories.react_text import action_of

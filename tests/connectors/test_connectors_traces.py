@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.connectors import detect
+from logforge.connectors.detection import detect
 from logforge.connectors.episodes.feedback import Verdict, score_of, success_of
 from logforge.connectors.mapping.connector import load_mapping
 from logforge.connectors.mapping.paths import BadPath, parse_path

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from logforge.connectors import detect, get
+from logforge.connectors.detection import detect, get
 from logforge.connectors.episodes.builder import episode_id
 from logforge.connectors.episodes.growing import Growing
 from logforge.connectors.records.base import Source

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from logforge.connectors import detect, registry
+from logforge.connectors.detection import detect, registry
 from logforge.connectors.records.base import FILLS, Source
 from logforge.schemas.episode import Episode
 from support.places import DATA, SAMPLES, SHARED

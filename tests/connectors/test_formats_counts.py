@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from logforge.connectors import get
+from logforge.connectors.detection import get
 from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Episode, Reject, Skip
 from support.places import ROOT, SHARED

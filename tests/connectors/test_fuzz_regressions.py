@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logforge.connectors import get
+from logforge.connectors.detection import get
 from logforge.connectors.mapping.spec import parse_mapping
 from logforge.connectors.records.base import HEAD_BYTES, Source, look
 from logforge.lineage.locate import resolve

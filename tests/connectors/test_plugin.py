@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from logforge import connectors
+from logforge.connectors import detection as connectors
 from logforge.connectors.records import catalogue
 from support.doc_blocks import as_script, blocks, joined, run
 from support.places import ROOT

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logforge.connectors import detect
+from logforge.connectors.detection import detect
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder
 from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Duplicate, Episode

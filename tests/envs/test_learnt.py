@@ -8,8 +8,8 @@ import pytest
 from logforge.core.extras import one_thread
 from logforge.core.intervals import Span
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
-from logforge.envs import make
 from logforge.envs.behaviour import behaviour
+from logforge.envs.catalogue import make
 from logforge.envs.evaluating import checked_restarts, evaluate_policy
 from logforge.envs.learnt import feature_arrays, served
 from logforge.envs.simulation import logged, simulate

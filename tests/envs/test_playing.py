@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from logforge.cli.commands import main
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.dataset.states.builder import StateConfig
-from logforge.envs import make
 from logforge.envs import online as online_module
+from logforge.envs.catalogue import make
 from logforge.envs.evaluating import evaluate_policy
 from logforge.envs.online import play_online
 from logforge.envs.simulation import simulate

@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from logforge.cli.commands import main
-from logforge.connectors import detect
+from logforge.connectors.detection import detect
 from logforge.connectors.episodes.outcome import asks_user, classify_result
 from logforge.connectors.records.base import Source
 from logforge.dataset.states.fold import states_of
-from logforge.envs import WORLDS, make
 from logforge.envs.behaviour import behaviour, uniform
+from logforge.envs.catalogue import WORLDS, make
 from logforge.envs.evaluating import evaluate_policy
 from logforge.envs.simulation import logged, rows, simulate
 from logforge.envs.tool_env import ToolEnv, gym_env, vector_env

@@ -17,7 +17,7 @@ from logforge.evaluation.report import PolicyRow, agreement
 from logforge.learning.ope import fqe as ope
 from logforge.learning.ope.fqe import Fitted
 from logforge.learning.ope.fqe_fit import OutOfBag
-from logforge.learning.ope.importance import Importance, Weighted
+from logforge.learning.ope.importance_sampling import Importance, Weighted
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.training.pipeline import train
 from logforge.schemas.errors import InputError, Mismatch, UnknownName, UsageError

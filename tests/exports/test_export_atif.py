@@ -18,7 +18,7 @@ from logforge.exports.atif import trajectory
 from logforge.exports.pipeline import export
 from logforge.ingestion.pipeline import ingest
 from logforge.schemas.episode import Episode
-from logforge.shards.side_arrays import proposed
+from logforge.shards.sides import proposed
 from logforge.store.store import Store
 from support.made_episodes import episodes, finish, parallel_episode
 from support.places import SAMPLES

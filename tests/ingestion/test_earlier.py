@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from logforge.cli.commands import main
 from logforge.connectors.mapping import connector as mappings
-from logforge.ingestion.dry_run import dry_run
+from logforge.ingestion.dry_runs import dry_run
 from logforge.ingestion.pipeline import ingest, read_options
 from logforge.ingestion.replaying import replay
 from logforge.ingestion.sources.containers import Limits

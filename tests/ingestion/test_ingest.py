@@ -12,7 +12,7 @@ import duckdb
 import msgspec
 import pytest
 
-from logforge import connectors
+from logforge.connectors import detection as connectors
 from logforge.ingestion import pipeline as ingestion
 from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import InputError, StoreError, UnknownName

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from logforge import connectors
+from logforge.connectors import detection as connectors
 from logforge.connectors.records.base import NeedsWhole, Source
 from logforge.ingestion import long_files as parts
 from logforge.ingestion import pipeline as ingestion

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge import connectors
 from logforge.cli.commands import main
+from logforge.connectors import detection as connectors
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.quarantine import overview, rows
 from logforge.ingestion.replaying import replay

@@ -10,7 +10,7 @@ import sys
 import msgspec
 import pytest
 
-from logforge import connectors
+from logforge.connectors import detection as connectors
 from logforge.ingestion import pipeline as ingestion
 from logforge.ingestion import reading
 from logforge.ingestion.pace import few_collections

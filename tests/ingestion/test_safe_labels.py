@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from logforge.forgetting.pipeline import forget
-from logforge.ingestion.dry_run import dry_run
+from logforge.ingestion.dry_runs import dry_run
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.reading import ReadOptions
 from logforge.schemas.rules import remedy_of

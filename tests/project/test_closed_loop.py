@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from logforge.cli.commands import main
-from logforge.envs import make
+from logforge.envs.catalogue import make
 from logforge.envs.evaluating import evaluate_policy
 from logforge.envs.learnt import served
 from logforge.evaluation import pipeline as evaluation

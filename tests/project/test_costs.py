@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from logforge.connectors import get
+from logforge.connectors.detection import get
 from logforge.connectors.episodes.builder import EpisodeBuilder
 from logforge.connectors.episodes.content import cost_or_none
 from logforge.connectors.records.base import Source

@@ -11,7 +11,7 @@ from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.dataset.weights.files import load_weights
 from logforge.ingestion.pipeline import ingest
 from logforge.report.bad_case_files import RULES, TOPIC_SET, UP_WEIGHT, write_bad_cases
-from logforge.report.bad_cases import bad_cases, chosen
+from logforge.report.bad_case_search import bad_cases, chosen
 from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
 from logforge.store.store import Store
 

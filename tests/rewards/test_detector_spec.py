@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from benchmarks.ranking import DETECTORS, EARLY_EXIT
 
-from logforge.rewards.lint.lint import lint
+from logforge.rewards.lint.pipeline import lint
 from logforge.rewards.pipeline import load_spec, parse_spec
 from logforge.rewards.sql.query import used_columns
 

@@ -12,7 +12,7 @@ from logforge.schemas.errors import CheckFailed
 from logforge.schemas.manifest import ArgumentTemplate, SideNames
 from logforge.shards.array_rules import check_arrays
 from logforge.shards.reader import load_shards, write_dataset
-from logforge.shards.side_arrays import proposed, side_arrays
+from logforge.shards.sides import proposed, side_arrays
 from support.made_arrays import DIM, VOCABULARY, altered, make, manifest
 
 NAMES = SideNames(

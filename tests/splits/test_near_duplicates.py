@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.splits.near_duplicates import (
+from logforge.splits.duplicates import (
     LEAST,
     SCHEMA,
     THRESHOLD,

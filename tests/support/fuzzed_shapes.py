@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors import detect, registry
+from logforge.connectors.detection import detect, registry
 from logforge.connectors.mapping.connector import MappingConnector
 from logforge.connectors.mapping.spec import parse_mapping
 from logforge.connectors.records import json as jsontext

@@ -11,7 +11,7 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
-from logforge.connectors import registry
+from logforge.connectors.detection import registry
 from logforge.connectors.records.base import Connector, Source
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.reading import Job, ReadOptions, SourceReading, read_source

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from logforge.schemas.manifest import EncoderRef, FeatureSlice, Manifest, SourceRef, Vocabulary
 from logforge.shards.arrays import SplitArrays
-from logforge.shards.side_arrays import plain_sides
+from logforge.shards.sides import plain_sides
 
 VOCABULARY = Vocabulary.build(["search", "refund", "unused"])
 DIM = 3

@@ -13,7 +13,7 @@ import numpy as np
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
 from logforge.shards.arrays import SplitArrays
 from logforge.shards.reader import write_dataset
-from logforge.shards.side_arrays import plain_sides
+from logforge.shards.sides import plain_sides
 
 VOCABULARY = Vocabulary.build(["wait", "forward", "offline"])
 FORWARD, OFFLINE = VOCABULARY.id("forward"), VOCABULARY.id("offline")

@@ -14,7 +14,7 @@ import pytest
 from logforge.learning.policies.bundle import Golden, Layer, PolicyBundle, PolicyCard
 from logforge.shards.arrays import SplitArrays
 from logforge.shards.reader import Shard, load_shards
-from logforge.shards.side_arrays import plain_sides
+from logforge.shards.sides import plain_sides
 from logforge.store.store import Store
 from support import made_chain as chain
 from support.made_chain import CELLS, FORWARD, VOCABULARY

@@ -9,7 +9,7 @@ import numpy as np
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
 from logforge.shards.arrays import SplitArrays
 from logforge.shards.reader import load_shards, write_dataset
-from logforge.shards.side_arrays import plain_sides
+from logforge.shards.sides import plain_sides
 
 TOOLS = ("a", "b", "c", "d")
 FEATURES = 6

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from logforge.connectors import detect
+from logforge.connectors.detection import detect
 from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Reject
 from logforge.testing.kit import count_json_records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logforge.forgetting.pipeline
 import logforge.ingestion.pipeline  # noqa: F401
-from logforge.connectors import registry
+from logforge.connectors.detection import registry
 from logforge.ingestion.hygiene.redaction import redact
 
 registry()

@@ -11,8 +11,8 @@ import duckdb
 import polars as pl
 
 from logforge.core.spool import Episodes
+from logforge.dataset.actions.argument_fit import NO_CANDIDATES, fit_arguments
 from logforge.dataset.actions.arguments import ArgumentSpace
-from logforge.dataset.actions.fit_arguments import NO_CANDIDATES, fit_arguments
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
 from logforge.dataset.build.config import BuildConfig
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode

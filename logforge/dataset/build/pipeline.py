@@ -52,7 +52,7 @@ from logforge.schemas.reward import RewardSpec
 from logforge.schemas.transition import DRAWN_SPLITS, SPLIT_NAMES
 from logforge.shards.reader import ACTION_VECTORS, load_shards, write_dataset
 from logforge.splits.assign import assign_splits, grouping_frame
-from logforge.splits.near_duplicates import near_duplicates
+from logforge.splits.duplicates import near_duplicates
 from logforge.splits.report import earlier_splits, prove, split_report
 from logforge.store.store import Store
 from logforge.texts.cache import TextCache

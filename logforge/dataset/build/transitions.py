@@ -19,7 +19,7 @@ from logforge.rewards.returns import returns_to_go
 from logforge.schemas.episode import Episode, Step
 from logforge.schemas.tables import TRANSITIONS
 from logforge.shards.reader import SplitArrays
-from logforge.shards.side_arrays import proposed, side_arrays
+from logforge.shards.sides import proposed, side_arrays
 
 SCHEMA = {
     column.name: POLARS_TYPES[column.type] for column in TRANSITIONS.columns if column.name != "dataset"

@@ -148,7 +148,7 @@ def _returns(train: SplitArrays, which: NDArray[np.bool_]) -> NDArray[np.float32
 
 def _linted(train: Shard, rule: str) -> Iterator[Finding]:
     """Errors of `logforge reward lint` in the spec that the dataset was built with, where the small world can run it."""
-    from logforge.rewards.lint.lint import TYPICAL_STEPS
+    from logforge.rewards.lint.pipeline import TYPICAL_STEPS
     from logforge.rewards.lint.rules import spec_findings
     from logforge.rewards.lint.trial import recorded_trial
 

@@ -252,7 +252,7 @@ class _Player:
     """A simulator that policies of this dataset are played in."""
 
     def __init__(self, simulator: str, episodes: int, folder: Path) -> None:
-        from logforge.envs import make
+        from logforge.envs.catalogue import make
         from logforge.serving.server import StateServer
 
         make(simulator)  # refuses an unknown name

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from logforge.connectors import claims, registry
-from logforge.connectors.episodes.unsupported import RULE as UNSUPPORTED
-from logforge.connectors.episodes.unsupported import unsupported
+from logforge.connectors.detection import claims, registry
+from logforge.connectors.episodes.unsupported_shapes import RULE as UNSUPPORTED
+from logforge.connectors.episodes.unsupported_shapes import unsupported
 from logforge.connectors.records.base import HEAD_BYTES, JSON_SUFFIXES, Connector, Head, TakesCompanions, look
 from logforge.connectors.records.brackets import deepest_of_first
 from logforge.connectors.records.json import MAX_DEPTH, TooDeep

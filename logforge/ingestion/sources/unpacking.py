@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from logforge.connectors import claims
+from logforge.connectors.detection import claims
 from logforge.connectors.records.base import Connector, look
 from logforge.ingestion.sources.containers import (
     Aside,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from logforge.report.page.context import Context
 from logforge.report.page.section import Finding, Number, Section, plain, table_of
 from logforge.rewards.lint.cloning import CloneRisk, clone_risk
-from logforge.rewards.lint.lint import DEFAULT_ALPHA
+from logforge.rewards.lint.pipeline import DEFAULT_ALPHA
 from logforge.rewards.lint.trial import Trial
 from logforge.rewards.lint.world import AGAIN, ASK, BUSY, FAIL, GHOST, STOP, TALK, WORK
 from logforge.rewards.pipeline import Scale

@@ -21,7 +21,7 @@ from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UsageError
 from logforge.schemas.reward import RewardSpec
 from logforge.splits.assign import assign_splits
-from logforge.splits.near_duplicates import near_duplicates
+from logforge.splits.duplicates import near_duplicates
 from logforge.store.store import Store
 
 MOVERS = 10

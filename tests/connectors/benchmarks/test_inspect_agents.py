@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from logforge.connectors import get
+from logforge.connectors.detection import get
 from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Episode
 from support.places import DATA

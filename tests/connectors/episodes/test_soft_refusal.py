@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from logforge.connectors.episodes.outcome import classify_result
 from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL, is_soft_refusal
-from logforge.envs import WORLDS, make
+from logforge.envs.catalogue import WORLDS, make
 from logforge.envs.simulation import simulate
 from logforge.envs.tool_env import gym_env
 from logforge.envs.wording import wording

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logforge.connectors.episodes.content import read_content
-from logforge.connectors.episodes.keyed import read_keyed
+from logforge.connectors.episodes.keyed_records import read_keyed
 from logforge.connectors.episodes.nested import InnerList, read_inner
 from logforge.connectors.records import json as jsontext
 from logforge.connectors.records.base import Source, look
 from logforge.connectors.records.brackets import BLOCK, Scanner, blocks, deepest, pieces
 from logforge.connectors.records.json import MAX_DEPTH
-from logforge.connectors.records.members import LONG_BYTES
+from logforge.connectors.records.json_members import LONG_BYTES
 from logforge.connectors.records.source import elements
 from logforge.schemas.episode import Reject, Skip
 from logforge.schemas.errors import InputError, SpecError

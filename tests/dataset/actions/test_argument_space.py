@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from logforge.dataset.actions.argument_fit import EXAMPLES, NUMBERS, TEMPLATES, fit_arguments
 from logforge.dataset.actions.arguments import REST, ArgumentSpace, kind_of, leaves, number, template, word
-from logforge.dataset.actions.fit_arguments import EXAMPLES, NUMBERS, TEMPLATES, fit_arguments
 from logforge.schemas.manifest import Vocabulary
 from logforge.store.store import Store
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.connectors import get
+from logforge.connectors.detection import get
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder
 from logforge.connectors.records.base import Source
 from logforge.core.frames import episodes_of, tables_of

@@ -8,8 +8,8 @@ import pytest
 
 from logforge.dataset.build.masked_softmax import Calibration, MaskedSoftmax, softmax
 from logforge.dataset.build.propensity import calibration_error, estimate_propensities, log_loss
-from logforge.envs import make
 from logforge.envs.behaviour import behaviour
+from logforge.envs.catalogue import make
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.simulation import logged
 from logforge.schemas.manifest import Vocabulary

@@ -10,7 +10,7 @@ import random
 import numpy as np
 import pytest
 
-from logforge.connectors import detect, get, registry
+from logforge.connectors.detection import detect, get, registry
 from logforge.connectors.records.base import Source
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
 from logforge.dataset.states.builder import StateBuilder, StateConfig, canonical_key, state_key

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logforge.ingestion import pipeline as ingestion
-from logforge.ingestion.dry_run import dry_run
+from logforge.ingestion.dry_runs import dry_run
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.reading import ReadOptions
 from logforge.ingestion.sources import containers, unpacking

@@ -11,7 +11,7 @@ from benchmarks.ope_coverage import Cell, Setting, truth, weighed
 
 from logforge.core.intervals import Span
 from logforge.learning.ope import importance as imp
-from logforge.learning.ope.importance import ESTIMATORS, Payments, importance
+from logforge.learning.ope.importance_sampling import ESTIMATORS, Payments, importance
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.transition import PROPENSITY_KINDS
 from support import made_chain as chain

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from logforge.cli.commands import main
 from logforge.evaluation.tuning.diagnosis import diagnose
 from logforge.evaluation.tuning.symptoms import Patient
-from logforge.learning.policies.about import about
 from logforge.learning.policies.bundle import load_policy
+from logforge.learning.policies.description import about
 from logforge.learning.training import continual
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.continual import EVERY, Anchor, reach

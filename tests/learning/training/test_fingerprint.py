@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from logforge.cli.commands import main
-from logforge.envs import make
 from logforge.envs.behaviour import behaviour
+from logforge.envs.catalogue import make
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.simulation import logged
 from logforge.learning.training.fingerprint import (

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from logforge.core.intervals import Span
-from logforge.envs import make
 from logforge.envs.behaviour import behaviour
+from logforge.envs.catalogue import make
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.simulation import logged
 from logforge.learning.policies.bundle import Golden, PolicyBundle, PolicyCard

@@ -26,7 +26,7 @@ from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import FeatureSlice, Vocabulary
 from logforge.serving.server import StateServer
 from logforge.shards.reader import load_shards, write_dataset
-from logforge.shards.side_arrays import plain_sides
+from logforge.shards.sides import plain_sides
 from logforge.store.store import Store
 from support import made_chain as chain
 from support.made_tasks import manifest, task, vocabulary

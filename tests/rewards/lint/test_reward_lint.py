@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from logforge.cli.commands import main
 from logforge.rewards.lint.cloning import ACTIONS, Chain, clone_risk, fixed_point, penalised
-from logforge.rewards.lint.lint import lint
+from logforge.rewards.lint.pipeline import lint
 from logforge.rewards.lint.rules import spec_findings
 from logforge.rewards.lint.trial import LENGTH, Trial
 from logforge.rewards.lint.world import HABITS, World

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from logforge.cli.commands import main
 from logforge.core.frames import tables_of
 from logforge.core.ranking import auc, auc_estimates
-from logforge.rewards.lint.lint import lint
 from logforge.rewards.lint.logs import read_logs
+from logforge.rewards.lint.pipeline import lint
 from logforge.rewards.lint.trial import paid_terms
 from logforge.rewards.pipeline import parse_spec
 from logforge.schemas.errors import UsageError

@@ -141,7 +141,7 @@ def test_a_score_of_a_third_party_stays_within_bounds(store, monkeypatch):
 
 
 def test_lint_knows_what_decides_a_score():
-    from logforge.rewards.lint.lint import lint
+    from logforge.rewards.lint.pipeline import lint
     from logforge.rewards.pipeline import parse_spec
 
     def rules(*terms):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from logforge.connectors.episodes.rows import reject
 from logforge.connectors.records.base import Head, Source, too_deep
-from logforge.connectors.records.members import LONG_BYTES, members, pointer
+from logforge.connectors.records.json_members import LONG_BYTES, members, pointer
 from logforge.schemas.episode import Reading, Reject, Skip
 
 ReadEntry = Callable[[str, Any, str], Iterator[Reading]]

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from logforge.connectors import claims, get
+from logforge.connectors.detection import claims, get
 from logforge.connectors.records.base import Head, look
 from logforge.core.tabulate import table
 from logforge.ingestion.packed import Unpacker, discard, withheld
