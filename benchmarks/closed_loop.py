@@ -69,7 +69,7 @@ def from_features(world: str, mix: str, seed: int) -> Played:
     from logforge.envs.catalogue import make
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.simulation import logged
-    from logforge.envs.view import on_features
+    from logforge.envs.rollout import on_features
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.learners import LEARNERS, Fit, Rules
 

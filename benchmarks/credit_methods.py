@@ -28,9 +28,9 @@ from logforge.evaluation.credit.methods import METHODS, Evidence, Values
 from logforge.evaluation.sample_efficiency import curve_area, interactions_to
 
 if TYPE_CHECKING:
-    from logforge.envs.rollout import Rollout
+    from logforge.envs.episodes import Rollout
     from logforge.envs.solving import Solved
-    from logforge.envs.view import Policy
+    from logforge.envs.rollout import Policy
     from logforge.envs.world import World
     from logforge.shards.arrays import SplitArrays
     from logforge.shards.reader import Shard
@@ -261,7 +261,7 @@ def _softmax(scores: Scores) -> Scores:
 
 
 def _greedy(scores: Scores) -> Policy:
-    from logforge.envs.view import on_features
+    from logforge.envs.rollout import on_features
 
     def chances(features: np.ndarray) -> np.ndarray:
         found = scores(features)

@@ -113,7 +113,7 @@ def _rows(file: Path, algo: str) -> list[dict]:
 
 def _success(bundle: Path) -> float:
     from logforge.envs.evaluating import evaluate_policy
-    from logforge.envs.view import on_features
+    from logforge.envs.rollout import on_features
     from logforge.learning.policies.bundle import load_policy
 
     policy = load_policy(bundle)

@@ -97,7 +97,7 @@ def _write_months(months: dict[str, Path], seed: int) -> None:
 def _play(run: Path, seed: int, played: int) -> Played:
     from logforge.envs.evaluating import evaluate_policy
     from logforge.envs.it_ops import CAUSE
-    from logforge.envs.view import on_features
+    from logforge.envs.rollout import on_features
     from logforge.learning.policies.bundle import load_policy
 
     bundle = load_policy(run / "cql")

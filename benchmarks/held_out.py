@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.measure import write_page
 
 if TYPE_CHECKING:
-    from logforge.envs.view import Policy
+    from logforge.envs.rollout import Policy
     from logforge.envs.world import World
     from logforge.shards.arrays import SplitArrays
 
@@ -84,7 +84,7 @@ def _learnt(world: World, name: str, seed: int, sizes: Sizes) -> Iterator[Policy
     from logforge.envs.behaviour import behaviour
     from logforge.envs.learnt import feature_arrays
     from logforge.envs.simulation import logged
-    from logforge.envs.view import on_features
+    from logforge.envs.rollout import on_features
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.learners import LEARNERS, Fit, Rules
 

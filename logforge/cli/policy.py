@@ -68,6 +68,6 @@ def policy_fingerprint(folder: str, dataset: str, as_json: bool, **options: Any)
     \b
     Example: logforge policy fingerprint runs/default/cql --dataset datasets/default --against runs/other/cql
     """
-    from logforge.learning.training.fingerprint import compare
+    from logforge.learning.training.fingerprints import compare
 
     show(compare(folder, dataset, **options), as_json)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.envs.rollout import Draws, Rollout, draws
-from logforge.envs.view import Policy, View, roll
+from logforge.envs.episodes import Draws, Rollout, draws
+from logforge.envs.rollout import Policy, View, roll
 from logforge.envs.world import Floats, Ints, World
 
 _ROWS = 100_000

@@ -10,8 +10,8 @@ from logforge.core.intervals import Estimate, difference, share
 from logforge.envs.behaviour import part
 from logforge.envs.catalogue import make
 from logforge.envs.it_ops import APPLIED, CHECKED
-from logforge.envs.rollout import Rollout, draws
-from logforge.envs.view import Policy, roll, seeing
+from logforge.envs.episodes import Rollout, draws
+from logforge.envs.rollout import Policy, roll, seeing
 from logforge.envs.wording import Script, script
 from logforge.envs.world import Bools, Floats, World
 from logforge.schemas.errors import Mismatch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from logforge.envs.rollout import Rollout
-from logforge.envs.view import Policy, View
+from logforge.envs.episodes import Rollout
+from logforge.envs.rollout import Policy, View
 from logforge.envs.world import Floats
 from logforge.learning.policies.bundle import PolicyBundle
 from logforge.rewards.returns import returns_to_go

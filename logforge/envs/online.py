@@ -12,8 +12,8 @@ import numpy as np
 
 from logforge.core.progress import Tick, silent
 from logforge.envs.learnt import feature_arrays
-from logforge.envs.rollout import Rollout, draws
-from logforge.envs.view import Policy, on_features, roll
+from logforge.envs.episodes import Rollout, draws
+from logforge.envs.rollout import Policy, on_features, roll
 from logforge.envs.world import Features, Floats, World
 
 GAMMA: Final = 0.99

@@ -18,8 +18,8 @@ import numpy as np
 from logforge.core.files import replaced_file
 from logforge.core.progress import Tick, silent
 from logforge.envs.behaviour import Behaviour, behaviour, part
-from logforge.envs.rollout import Rollout, draws
-from logforge.envs.view import Policy, View, roll
+from logforge.envs.episodes import Rollout, draws
+from logforge.envs.rollout import Policy, View, roll
 from logforge.envs.wording import SCENARIOS, Message, Script, script, transcript
 from logforge.envs.world import RUNNING, SUCCESS, World
 from logforge.schemas.errors import UsageError

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.envs.behaviour import Visible, uniform
-from logforge.envs.rollout import Rollout
+from logforge.envs.episodes import Rollout
 from logforge.envs.world import (
     CHANGE,
     COINS,

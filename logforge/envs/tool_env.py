@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from logforge.connectors.episodes.outcome import asks_user
 from logforge.core.extras import need
 from logforge.envs.catalogue import make
-from logforge.envs.rollout import Rollout
+from logforge.envs.episodes import Rollout
 from logforge.envs.wording import Script, as_episode, script, transcript, turn
 from logforge.envs.world import COINS, RUNNING, Bools, Features, Floats, World
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode

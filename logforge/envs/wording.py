@@ -18,7 +18,7 @@ import numpy as np
 from logforge.connectors.chat.openai_messages import add_messages
 from logforge.connectors.episodes.builder import EpisodeBuilder, content_id
 from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
-from logforge.envs.rollout import NO_ACTION, Rollout
+from logforge.envs.episodes import NO_ACTION, Rollout
 from logforge.envs.world import HORIZON, NOTHING, Floats, World
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode
 from logforge.schemas.yamltext import parse

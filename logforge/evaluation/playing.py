@@ -29,7 +29,7 @@ from logforge.schemas.transition import DRAWN_SPLITS
 
 if TYPE_CHECKING:
     from logforge.envs.evaluating import Evaluation
-    from logforge.envs.view import Policy
+    from logforge.envs.rollout import Policy
     from logforge.envs.world import World
     from logforge.serving.server import StateServer
 

@@ -13,7 +13,7 @@ from logforge.envs.catalogue import make
 from logforge.envs.evaluating import checked_restarts, evaluate_policy
 from logforge.envs.learnt import feature_arrays, served
 from logforge.envs.simulation import logged, simulate
-from logforge.envs.view import View, on_features
+from logforge.envs.rollout import View, on_features
 from logforge.ingestion.pipeline import ingest
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.training.experience import Replay

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logforge.connectors.agents import claude_lines
-from logforge.connectors.episodes import unsupported
+from logforge.connectors.episodes import unsupported_shapes as unsupported
 from logforge.connectors.traces import genai as genai_attributes
 from logforge.connectors.traces import langfuse
 from logforge.connectors.traces import openinference as openinference_attributes

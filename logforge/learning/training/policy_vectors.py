@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from logforge.core.types import Float32Array
 from logforge.learning.policies.bundle import PolicyBundle
 from logforge.learning.training.config import TrainConfig
-from logforge.learning.training.fingerprint import CLONES, Fingerprint, behaviour_fingerprint
+from logforge.learning.training.fingerprints import CLONES, Fingerprint, behaviour_fingerprint
 from logforge.learning.training.probe_states import choose_probes
 from logforge.schemas.errors import UsageError
 from logforge.shards.reader import Shard

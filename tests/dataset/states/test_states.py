@@ -17,7 +17,7 @@ from logforge.connectors.episodes.builder import EpisodeBuilder
 from logforge.connectors.episodes.outcome import ERROR_CLASSES
 from logforge.dataset.states.builder import BLOCKS, State, StateBuilder, StateConfig
 from logforge.dataset.states.features import STATUSES
-from logforge.dataset.states.history_ids import NO_CALL, history_ids
+from logforge.dataset.states.tool_history import NO_CALL, history_ids
 from logforge.dataset.states.symbols import GroupCall, PastCall, Turn
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
