@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 
-def face(
-    package: str, homes: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a package (PEP 562). `homes` has the names by the module below it that holds them."""
-    home = {name: module for module, names in homes.items() for name in names}
+def face(package: str, **homes: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and the `__dir__` of a package (PEP 562). `homes` are its modules, each with its names, a space between."""
+    home = {name: module for module, names in homes.items() for name in names.split()}
 
     def get(name: str) -> Any:
         if name not in home:

@@ -15,7 +15,13 @@ from logforge.envs.behaviour import behaviour
 from logforge.envs.catalogue import make
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.simulation import logged
-from logforge.learning.training.fingerprints import CLONES, behaviour_clones, behaviour_fingerprint, compare, fingerprint
+from logforge.learning.training.fingerprints import (
+    CLONES,
+    behaviour_clones,
+    behaviour_fingerprint,
+    compare,
+    fingerprint,
+)
 from logforge.learning.training.probe_states import choose_probes
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
