@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 MOVED: Final = {
     "logforge.action_parser": "logforge.serving.action_parser",
@@ -23,7 +23,7 @@ MOVED: Final = {
     "logforge.credit": "logforge.evaluation.credit",
     "logforge.curriculum": "logforge.dataset.weights",
     "logforge.events": "logforge.dataset.states",
-    "logforge.exporters": "logforge.exports",
+    "logforge.exporters": "logforge.exports logforge.shards",
     "logforge.fingerprint": "logforge.learning.training",
     "logforge.guards": "logforge.serving",
     "logforge.new_actions": "logforge.learning.policies",
@@ -36,14 +36,14 @@ MOVED: Final = {
     "logforge.shard_writer": "logforge.shards",
     "logforge.state_text": "logforge.dataset.states",
 }
-"""The module that the documentation named before, and the package or module that has its names now."""
+"""The module that the documentation named before, and where its names are now."""
 
 
 class _Forward(Loader):
     """Makes a module whose names are those of another."""
 
-    def __init__(self, target: str) -> None:
-        self.target = target
+    def __init__(self, targets: Sequence[str]) -> None:
+        self.targets = targets
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """An empty module, as usual."""
@@ -51,18 +51,22 @@ class _Forward(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Look every name up in the new place."""
-        warnings.warn(
-            f"{module.__name__} has moved: import from {self.target}", DeprecationWarning, stacklevel=2
-        )
-        target = importlib.import_module(self.target)
-        module.__dict__["__getattr__"] = lambda name: getattr(target, name)
+        told = f"{module.__name__} has moved: import from {' or '.join(self.targets)}"
+        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        found = [importlib.import_module(target) for target in self.targets]
+
+        def get(name: str) -> Any:
+            holder = next((target for target in found if hasattr(target, name)), found[0])
+            return getattr(holder, name)
+
+        module.__dict__["__getattr__"] = get
 
 
 class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, _Forward(MOVED[fullname])) if fullname in MOVED else None
+        return ModuleSpec(fullname, _Forward(MOVED[fullname].split())) if fullname in MOVED else None
 
 
 def install() -> None:
