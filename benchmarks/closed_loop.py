@@ -68,8 +68,8 @@ def from_features(world: str, mix: str, seed: int) -> Played:
     from logforge.envs.behaviour import behaviour
     from logforge.envs.catalogue import make
     from logforge.envs.learnt import feature_arrays
-    from logforge.envs.simulation import logged
     from logforge.envs.rollout import on_features
+    from logforge.envs.simulation import logged
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.learners import LEARNERS, Fit, Rules
 

@@ -29,8 +29,8 @@ from logforge.evaluation.sample_efficiency import curve_area, interactions_to
 
 if TYPE_CHECKING:
     from logforge.envs.episodes import Rollout
-    from logforge.envs.solving import Solved
     from logforge.envs.rollout import Policy
+    from logforge.envs.solving import Solved
     from logforge.envs.world import World
     from logforge.shards.arrays import SplitArrays
     from logforge.shards.reader import Shard

@@ -83,8 +83,8 @@ def _learnt(world: World, name: str, seed: int, sizes: Sizes) -> Iterator[Policy
     from logforge.core.intervals import Span
     from logforge.envs.behaviour import behaviour
     from logforge.envs.learnt import feature_arrays
-    from logforge.envs.simulation import logged
     from logforge.envs.rollout import on_features
+    from logforge.envs.simulation import logged
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.learners import LEARNERS, Fit, Rules
 

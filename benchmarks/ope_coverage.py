@@ -22,10 +22,10 @@ from logforge.core import intervals
 from logforge.core.intervals import Estimate, Span
 from logforge.envs.behaviour import part
 from logforge.envs.catalogue import make
-from logforge.envs.learnt import feature_arrays
 from logforge.envs.episodes import draws
-from logforge.envs.solving import solve
+from logforge.envs.learnt import feature_arrays
 from logforge.envs.rollout import roll, seeing
+from logforge.envs.solving import solve
 from logforge.learning.ope import fqe as ope
 from logforge.learning.ope.importance_sampling import ROBUST, importance
 from logforge.shards.arrays import SplitArrays

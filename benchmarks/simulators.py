@@ -8,9 +8,9 @@ from benchmarks.measure import Result, alternating
 from logforge.envs.behaviour import behaviour, part
 from logforge.envs.catalogue import WORLDS, make
 from logforge.envs.episodes import draws
+from logforge.envs.rollout import roll, seeing
 from logforge.envs.simulation import logged, rows
 from logforge.envs.tool_env import ToolEnv, ToolVectorEnv
-from logforge.envs.rollout import roll, seeing
 
 WIDTH, STEPS, ALONE = 1024, 50, 1500
 TARGET, EPISODES = 20, 2000

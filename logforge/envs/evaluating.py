@@ -9,8 +9,8 @@ import numpy as np
 from logforge.core.intervals import Estimate, difference, share
 from logforge.envs.behaviour import part
 from logforge.envs.catalogue import make
-from logforge.envs.it_ops import APPLIED, CHECKED
 from logforge.envs.episodes import Rollout, draws
+from logforge.envs.it_ops import APPLIED, CHECKED
 from logforge.envs.rollout import Policy, roll, seeing
 from logforge.envs.wording import Script, script
 from logforge.envs.world import Bools, Floats, World

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from logforge.core.progress import Tick, silent
-from logforge.envs.learnt import feature_arrays
 from logforge.envs.episodes import Rollout, draws
+from logforge.envs.learnt import feature_arrays
 from logforge.envs.rollout import Policy, on_features, roll
 from logforge.envs.world import Features, Floats, World
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from logforge.envs.behaviour import MIXES, behaviour, lazy, part, rule, uniform
 from logforge.envs.branching import branches, credit
 from logforge.envs.catalogue import WORLDS, it_ops, make, support
-from logforge.envs.evaluating import checked_restarts, evaluate_policy
 from logforge.envs.episodes import NO_ACTION, draws
+from logforge.envs.evaluating import checked_restarts, evaluate_policy
+from logforge.envs.rollout import roll, seeing
 from logforge.envs.simulation import logged
 from logforge.envs.solving import solve
-from logforge.envs.rollout import roll, seeing
 from logforge.envs.world import (
     COINS,
     HORIZON,

@@ -12,8 +12,8 @@ from logforge.envs.behaviour import behaviour
 from logforge.envs.catalogue import make
 from logforge.envs.evaluating import checked_restarts, evaluate_policy
 from logforge.envs.learnt import feature_arrays, served
-from logforge.envs.simulation import logged, simulate
 from logforge.envs.rollout import View, on_features
+from logforge.envs.simulation import logged, simulate
 from logforge.ingestion.pipeline import ingest
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.training.experience import Replay

@@ -16,9 +16,9 @@ from logforge.dataset.states.fold import states_of
 from logforge.envs.behaviour import behaviour, uniform
 from logforge.envs.catalogue import WORLDS, make
 from logforge.envs.evaluating import evaluate_policy
+from logforge.envs.rollout import seeing
 from logforge.envs.simulation import logged, rows, simulate
 from logforge.envs.tool_env import ToolEnv, gym_env, vector_env
-from logforge.envs.rollout import seeing
 from logforge.envs.wording import as_episode, transcript, wording
 from logforge.envs.world import HORIZON, NO_SUCH_TOOL
 from logforge.ingestion.pipeline import ingest

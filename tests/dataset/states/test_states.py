@@ -17,8 +17,8 @@ from logforge.connectors.episodes.builder import EpisodeBuilder
 from logforge.connectors.episodes.outcome import ERROR_CLASSES
 from logforge.dataset.states.builder import BLOCKS, State, StateBuilder, StateConfig
 from logforge.dataset.states.features import STATUSES
-from logforge.dataset.states.tool_history import NO_CALL, history_ids
 from logforge.dataset.states.symbols import GroupCall, PastCall, Turn
+from logforge.dataset.states.tool_history import NO_CALL, history_ids
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError
 from logforge.texts.encoders import TextVectors
