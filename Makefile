@@ -1,18 +1,21 @@
-# `make` lists the targets. Everything is installed into .venv from the package registries alone.
-PYTHON ?= python3.11
-BIN := .venv/bin
-STAMP := .venv/.installed
+# `make` lists the targets. Everything is installed into .venv from the package registries alone; another Python, as in
+# `make test PYTHON=python3.13`, has a folder of its own, .venv-python3.13.
+DEFAULT := python3.11
+PYTHON ?= $(DEFAULT)
+VENV := .venv$(patsubst %,-%,$(filter-out $(DEFAULT),$(notdir $(PYTHON))))
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
 TREE := .tree/logforge
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 $(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-setup: $(STAMP)  ## make .venv and install logforge with everything
+setup: $(STAMP)  ## make the environment and install logforge with everything
 
 demo: $(STAMP)  ## the whole chain on real logs, from raw files to an evaluated policy (writes ./demo)
 	rm -rf demo
