@@ -1,20 +1,23 @@
-"""What the listing commands print: small reports over the store, each as data, JSON and text."""
+"""What the listing commands print: small reports over the store, each as data, JSON and text.
+
+`logforge sql` loads this module, so what the other commands need is imported by them.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from logforge.connectors import detection as connectors
 from logforge.core.tabulate import table
-from logforge.dataset.conflicts.views import ConflictView, Narrowed, count, render, sides
-from logforge.rewards.pipeline import compile_query, load_spec
 from logforge.schemas.errors import UsageError
 from logforge.store.store import Store, dataset_named
+
+if TYPE_CHECKING:
+    from logforge.dataset.conflicts.views import ConflictView, Narrowed
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ def run_query(store: Store, query: str) -> Listing:
 
 def compiled(spec_path: str) -> Text:
     """The query of a reward spec."""
+    from logforge.rewards.pipeline import compile_query, load_spec
+
     spec = load_spec(spec_path)
     query = compile_query(spec)
     return Text(query, {"spec": spec_path, "hash": spec.hash, "query": query})
@@ -102,18 +107,24 @@ class Conflicts:
         """For people."""
         if not self.views:
             return "no conflicts"
+        from logforge.dataset.conflicts.views import render
+
         shown = "\n\n".join(render(view) for view in self.views)
         return f"{shown}\n\n{len(self.views)} of {self.total} conflicts shown"
 
 
 def conflict_views(store: Store, dataset: str, only: Narrowed, limit: int) -> Conflicts:
     """A dataset's conflicts. Raises UnknownName for a dataset that is not in the store."""
+    from logforge.dataset.conflicts.views import count, sides
+
     name = dataset_named(store, dataset)
     return Conflicts(sides(store.con, name, only, limit), count(store.con, name, only))
 
 
 def known_formats() -> Listing:
     """Every connector with what it reads and what its logs may fill. A third-party one may leave `fills` out."""
+    from logforge.connectors import detection as connectors
+
     rows = [
         (name, " ".join(getattr(item, "fills", ())) or None, item.record, item.version, _first_line(item))
         for name, item in connectors.registry().items()

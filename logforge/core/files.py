@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from logforge.core.platforms import lock
 from logforge.schemas.errors import StoreError, UsageError
 
 _ROOM = "look whether the folder may be written and the disk has room"
@@ -80,8 +81,10 @@ def replacing(target: Path, fresh: Path) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file or a folder's list of names is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    """Wait until a file or a folder's list of names is on the disk. Windows keeps such lists by itself."""
+    if sys.platform == "win32" and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -98,7 +101,7 @@ def sync_tree(folder: Path) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file)
         yield
 
 
@@ -124,6 +127,8 @@ def _swap(fresh: Path, target: Path, old: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Swap two names in one act (Linux). False where the system or the file system cannot."""
+    if sys.platform != "linux":
+        return False
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False

@@ -6,6 +6,7 @@ Nothing is left behind by a build that is killed, and two builds never meet in o
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
@@ -20,6 +21,7 @@ import xxhash
 from msgspec.structs import astuple
 from numpy.typing import DTypeLike, NDArray
 
+from logforge.core.platforms import not_on_windows
 from logforge.core.stored_rows import StoredRows
 from logforge.schemas.episode import Episode, Message, Step
 from logforge.schemas.errors import StoreError
@@ -30,6 +32,7 @@ TOGETHER: Final = 512
 TOGETHER_BYTES: Final = 32 << 20
 _BUFFER = 1 << 20
 _ROOM = "look whether the folder may be written and the disk has room"
+_SPOOLING = "keeping on disk what a build works on"
 _REST = [name for name in Episode.__struct_fields__ if name not in ("messages", "steps")]
 
 
@@ -66,6 +69,8 @@ class SpoolFile:
 
     def put(self, start: int, data: bytes | memoryview) -> None:
         """Write bytes at a place below `size`."""
+        if sys.platform == "win32":
+            raise not_on_windows(tempfile.gettempdir(), _SPOOLING)
         self._flush()
         with self._telling():
             left = memoryview(data)
@@ -89,6 +94,8 @@ class SpoolFile:
 
     def read_into(self, found: NDArray[Any], start: int) -> None:
         """Fill an array, whose numbers lie one after the other, from a place on."""
+        if sys.platform == "win32":
+            raise not_on_windows(tempfile.gettempdir(), _SPOOLING)
         self._flush()
         left = found.reshape(-1).view(np.uint8).data
         while left:

@@ -6,7 +6,6 @@ what comes of it. It tells what the simulator would yield to whoever may try thi
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.core.intervals import Estimate
+from logforge.core.platforms import peak_megabytes
 from logforge.core.progress import Tick, silent
 from logforge.core.tabulate import plural, table
 from logforge.evaluation.episode_metrics import EpisodeMetrics, metrics_of
@@ -202,8 +202,9 @@ class _Table:
         spent = time.process_time() - start
         arrays = feature_arrays(played.rollout, 1.0)
         metrics = metrics_of([arrays], (*self.world.actions, INVALID), self._buckets(played))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        used = {"cpu_s_per_1000_decisions": 1000 * spent / arrays.size, "peak_mb": peak}
+        used = {"cpu_s_per_1000_decisions": 1000 * spent / arrays.size}
+        if (peak := peak_megabytes()) is not None:
+            used["peak_mb"] = peak
         untimed = Estimate(None, reason="it reads the structured observation, and no text")
         self.found[name] = played, replace(metrics, resources=used, decision_ms=untimed)
 
@@ -284,6 +285,7 @@ def _middle(values: Iterator[float]) -> Estimate:
 
 
 def _resources(used: dict[str, float] | None) -> tuple[str, str]:
-    return (
-        ("—", "—") if used is None else (f"{used['cpu_s_per_1000_decisions']:.2f}", f"{used['peak_mb']:.0f}")
-    )
+    if used is None:
+        return "—", "—"
+    peak = f"{used['peak_mb']:.0f}" if "peak_mb" in used else "—"
+    return f"{used['cpu_s_per_1000_decisions']:.2f}", peak

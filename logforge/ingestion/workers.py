@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
+import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -81,7 +82,7 @@ class Crew:
         """Start the helpers, once there is enough work for them."""
         if self._workers > 1 and self._pool is None:
             self.helpers = self._workers - 1
-            context = get_context("forkserver")
+            context = get_context("spawn" if sys.platform == "win32" else "forkserver")
             self._pool = ProcessPoolExecutor(
                 self.helpers, context, initializer=_begin, initargs=(self._prepare,)
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,10 +19,11 @@ import pyarrow as pa
 
 from logforge.core.files import sync
 from logforge.core.frames import Tables, episodes_of
+from logforge.core.platforms import not_on_windows
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import StoreError, UnknownName, UsageError
 from logforge.schemas.tables import LONG_TEXTS, TABLES, Column
-from logforge.store.block_journal import Hold, hold, journal_of, locked, release
+from logforge.store.block_journal import Hold, hold, journal_of, locked, refuse_unknown_layout, release
 from logforge.store.checkpoint import CHECKPOINT_BYTES, checkpoint, checkpoint_when_due, log_bytes
 from logforge.store.files import remove, remove_spilled, target_of
 
@@ -77,6 +79,8 @@ class Store:
         self._release = weakref.finalize(self, self._holds.close)
         if str(path).startswith(":"):
             raise StoreError(str(path), "a store is a file", "name one with --store")
+        if sys.platform == "win32" and not read_only:
+            raise not_on_windows(self.path, "changing a store")
         if (read_only or not create) and not self.path.exists():
             raise StoreError(
                 str(self.path), "there is no store here", "run `logforge ingest LOGS` first", rule="no_store"
@@ -90,6 +94,8 @@ class Store:
                     remove_spilled(self.path)
                     _lay_out(self.con, self.path)
             self._check_version()
+            if not read_only:
+                refuse_unknown_layout(self.path, self._held)
         except BaseException:
             self._let_go()
             raise

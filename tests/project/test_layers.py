@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from logforge.store.store import Store
 from support.places import ROOT
 
 MAY_IMPORT = {
@@ -73,12 +77,48 @@ def test_only_the_named_modules_write_to_disk():
             assert path.relative_to(ROOT / "logforge").with_suffix("").as_posix() in writers, path
 
 
-def test_help_and_the_command_line_module_load_nothing_heavy():
+DATA = {"polars", "duckdb", "numpy", "pyarrow"}
+LEARNING = {"torch", "sklearn", "d3rlpy", "scipy", "pandera", "pydantic", "sqlglot", "onnxruntime"}
+
+
+def loaded(line: str, folder: Path, **environment: str) -> set[str]:
+    """The modules that a run of the command line in a fresh process loads."""
     code = (
-        "import sys\nfrom click.testing import CliRunner\nimport logforge.cli.commands\n"
-        "assert CliRunner().invoke(logforge.cli.commands.main, ['--help']).exit_code == 0\n"
-        "heavy = {'polars', 'torch', 'duckdb', 'pyarrow', 'numpy', 'pandera', 'sklearn', 'd3rlpy', 'pydantic'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
+        "import sys\nfrom logforge.cli.commands import main\n"
+        "try:\n    main(sys.argv[1:], prog_name='logforge')\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "finally:\n    print(*sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *shlex.split(line)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **environment},
+    )
     assert done.returncode == 0, done.stderr
+    assert done.stdout, line
+    return {name.split(".")[0] for name in done.stderr.split()} | set(done.stderr.split())
+
+
+def test_help_loads_nothing_heavy(tmp_path):
+    assert not loaded("--help", tmp_path) & (DATA | LEARNING)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"_LOGFORGE_COMPLETE": "bash_source"},
+        {"_LOGFORGE_COMPLETE": "bash_complete", "COMP_WORDS": "logforge in", "COMP_CWORD": "1"},
+    ],
+)
+def test_completion_loads_nothing_heavy(tmp_path, environment):
+    assert not loaded("", tmp_path, **environment) & (DATA | LEARNING)
+
+
+def test_a_query_loads_the_store_and_no_more(tmp_path):
+    """polars holds the rows of a query, and with it come numpy and pyarrow."""
+    Store(tmp_path / "logforge.duckdb").close()
+    found = loaded('sql "SELECT 1"', tmp_path)
+    assert "duckdb" in found
+    assert not found & (LEARNING | {"logforge.connectors", "logforge.rewards", "logforge.dataset"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import shutil
+import struct
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +20,10 @@ from logforge.checks.pipeline import check_store
 from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import StoreError
 from logforge.schemas.tables import TABLES
-from logforge.store import block_journal
+from logforge.store import block_journal, duckdb_file
 from logforge.store.block_journal import journal_of, saved_blocks
 from logforge.store.checkpoint import CHECKPOINT_BYTES, checkpoint_when_due, log_bytes, log_of
+from logforge.store.duckdb_file import sound
 from logforge.store.files import own_files
 from logforge.store.store import Store
 from logforge.texts.encoders import _keep
@@ -125,6 +127,73 @@ def test_a_kill_while_they_are_put_back_is_made_good(checkpoint, monkeypatch):
         with pytest.raises(Killed):
             Store(checkpoint.before)
     assert_same(checkpoint.before, checkpoint.rows)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_header_that_was_torn_is_put_back(checkpoint, number):
+    """A power cut within the last write of a checkpoint: sectors of the new header stand among those of the old."""
+    data = bytearray(torn(checkpoint, lambda: BLOCK // 2))
+    start = number * 4096
+    data[start + 512 : start + 1024] = random.Random(number).randbytes(512)
+    assert not sound(bytes(data[:HEADERS]))
+    checkpoint.before.write_bytes(data)
+    assert_same(checkpoint.before, checkpoint.rows)
+
+
+def headers_of(version: tuple[int, int], headers: bytes) -> bytes:
+    """The same headers of another version, with the checksums that belong to them."""
+    data = bytearray(headers)
+    struct.pack_into("<Q", data, 12, version[0])
+    for start in (4096, 8192):
+        struct.pack_into("<Q", data, start + 56, version[1])
+    for start in (0, 4096, 8192):
+        words = struct.unpack_from("<511Q", data, start + 8)
+        struct.pack_into("<Q", data, start, duckdb_file._checksum(words))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("version", [(999, 70), (1000, 69), (68, 69)])
+def test_a_file_of_another_version_is_not_changed(tmp_path, version):
+    """DuckDB has read the file already: what it would write then, nobody here knows."""
+    path = tmp_path / "s.duckdb"
+    with Store(path) as store:
+        data = path.read_bytes()
+        changed = headers_of(version, data[:HEADERS])
+        assert sound(changed)
+        path.write_bytes(changed + data[HEADERS:])
+        with pytest.raises(StoreError, match=f"{version[0]}/{version[1]}") as caught:
+            store.checkpoint()
+        assert caught.value.rule == "store_layout"
+        assert not journal_of(path).exists()
+        assert path.read_bytes() == changed + data[HEADERS:]
+        path.write_bytes(data)
+
+
+def test_a_store_in_an_older_file_is_read_and_not_changed(tmp_path):
+    path, old = tmp_path / "s.duckdb", tmp_path / "old.duckdb"
+    Store(path).close()
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{path}' AS new (READ_ONLY)")
+        con.execute(f"ATTACH '{old}' AS old (STORAGE_VERSION 'v1.2.0')")
+        con.execute("COPY FROM DATABASE new TO old")
+    with pytest.raises(StoreError, match="ingest the logs again") as caught:
+        Store(old)
+    assert caught.value.rule == "store_layout"
+    with Store(old, read_only=True) as store:
+        assert store.con.sql("SELECT count(*) FROM episodes").fetchall() == [(0,)]
+
+
+def test_a_header_that_fails_its_checksum_is_not_trusted(tmp_path):
+    path = tmp_path / "s.duckdb"
+    with Store(path) as store:
+        data = path.read_bytes()
+        damaged = data[:5000] + bytes([data[5000] ^ 1]) + data[5001:]
+        path.write_bytes(damaged)
+        with pytest.raises(StoreError, match="fails its checksum") as caught:
+            store.checkpoint()
+        assert caught.value.rule == "store_damaged"
+        assert not journal_of(path).exists()
+        path.write_bytes(data)
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: data[:-1] + b"\x00"])
