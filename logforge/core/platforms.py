@@ -1,7 +1,6 @@
 """Where operating systems differ. Linux and macOS have all that logforge asks for; Windows has not.
 
-`sys.platform == "win32"` is compared as it stands here and elsewhere, so that the type checker leaves out what the other
-system runs: `make types` reads the tree as each of them.
+`sys.platform` is compared where it is asked, here and elsewhere: a type checker leaves out what another system runs.
 """
 
 from __future__ import annotations
