@@ -95,7 +95,7 @@ def made_transitions(rows: int) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def made_states(rows: int, seed: int = 0) -> F32:
     """Unit vectors of states as episodes of ten steps show them: every text is part its task and part its own, windows are
-    weighted means of it (logforge/features.py), no thoughts are logged, and half of the episodes are others reworded."""
+    weighted means of it (logforge/dataset/states/features.py), no thoughts are logged, and half of the episodes are others reworded."""
     rng = np.random.default_rng(seed)
     spectrum = np.sqrt(1.0 / np.arange(1, TEXT_SIZE + 1)).astype(np.float32)  # of real texts, after PCA
     episodes, steps = -(-rows // STEPS), STEPS

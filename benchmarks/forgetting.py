@@ -4,7 +4,7 @@ python -m benchmarks.forgetting                   # writes docs/benchmarks/forge
 python -m benchmarks.forgetting --seeds 1 --out /tmp/page.md
 
 it-ops in two months: the first has cases of the causes 0, 1 and 2, the second those of 3, 4 and 5. CQL learns the first month
-and goes on with the second's log alone, in each of the ways of logforge/continual.py; then it plays cases of both.
+and goes on with the second's log alone, in each of the ways of logforge/learning/training/continual.py; then it plays cases of both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Redaction: how many made-up secrets and personal data are found, how many real messages are touched, and what hygiene costs a
 message.
 
-The corpora are those of tests/made_secrets.py and tests/made_personal.py with another seed. Messages are those of the sample logs, and of ../shared/logs where
+The corpora are those of tests/support/made_secrets.py and tests/support/made_personal.py with another seed. Messages are those of the sample logs, and of ../shared/logs where
 that is there; of what is touched in them, each is printed to be judged by eye.
 """
 

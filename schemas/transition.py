@@ -1,6 +1,6 @@
 """What makes a dataset's transitions valid: the rules by name, each with its meaning, and the values that are allowed.
 
-The checks themselves are in logforge/quality.py; docs and reports take names and meanings from here.
+The checks themselves are in logforge/dataset/quality/transitions.py; docs and reports take names and meanings from here.
 """
 
 from __future__ import annotations

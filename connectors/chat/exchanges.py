@@ -3,7 +3,7 @@
 A record is one request with its response: {"request": …, "response": …}, or the request's own keys with `response` (or the
 response's own keys) beside them. A request repeats the whole conversation, so those that continue one another are one episode.
 A request that is sent again after an error goes on with it; one that got an answer and is asked again, or goes on from an earlier
-point, is a conversation of its own, whose copied decisions count once (see decision_keys.py).
+point, is a conversation of its own, whose copied decisions count once (see connectors/episodes/decision_keys.py).
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ class EpisodeBuilder:
         """The episode. `more` are further fields of schemas.episode.Episode.
 
         `tools` are those offered before `offer` named others, `policy_id` is the policy's name without temperature and
-        prompt version (see connectors/policies.py).
+        prompt version (see connectors/episodes/policies.py).
         """
         more |= {key: None for key in _LINKS if more.get(key) == id}
         offers = self._offers(more.get("tools"))

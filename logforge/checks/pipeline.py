@@ -328,7 +328,7 @@ def _rules(rows: pl.DataFrame, manifest: Manifest, hash_: str, path: str) -> Ite
 
 
 def _leaks(store: Store, name: str) -> list[Problem]:
-    """The proof of splits.py on the stored rows, with the stored near-duplicates. Episodes that are no longer stored as
+    """The proof of logforge/splits/assign.py on the stored rows, with the stored near-duplicates. Episodes that are no longer stored as
     the build saw them (ingested since, or left out by a flag) have no split and are not asked for one."""
     episodes = store.con.sql(
         "SELECT episodes.* FROM episodes SEMI JOIN splits ON splits.episode_id = episodes.episode_id AND dataset = ?",

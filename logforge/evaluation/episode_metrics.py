@@ -1,7 +1,7 @@
 """Seven metrics of episodes, for logs and for what is played: how often they succeed, how they act, what they cost.
 
 Intervals are 95 % percentiles of a bootstrap over groups of episodes that belong together. Where every episode with a verdict has the
-same one, a bootstrap would give no width: that of share_interval.py stands in its place.
+same one, a bootstrap would give no width: that of logforge/core/intervals.py stands in its place.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 All trained members of a learner are judged: each by some bootstrap members of its own, so that ten cost little more than one.
 The verdict is "no better than cloning" unless the 95 % interval of the paired difference to the better of the two clones,
 over trained members and episodes, lies above 0. Where the log has propensities, importance sampling judges the same policies
-(importance.py). What cannot be estimated is a dash with its reason. Where the dataset holds a task family out, all of it is
-said of that too (generalisation.py).
+(logforge/learning/ope/importance.py). What cannot be estimated is a dash with its reason. Where the dataset holds a task family out, all of it is
+said of that too (families.py).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def evaluate(
 
     Columns: `value` is the discounted return by FQE (for `logged`: the mean over complete episodes); `action match` the
     share of decisions on valid actions where the policy would have done what the log did; `like bc` the share where it
-    agrees with cloning; `never logged` and `no similar` the shares that logforge/support.py defines. Policies take their best
+    agrees with cloning; `never logged` and `no similar` the shares that logforge/learning/ope/support.py defines. Policies take their best
     action. `members` are the bootstrap members of FQE that a learner's trained members share, `updates` those of a round: the
     time it takes grows with both.
     """

@@ -1,2 +1,2 @@
 """A dataset in other tools' forms: `catalogue` says which there are, each has a module that writes it, and
-logforge/exporters.py chooses, opens and counts."""
+logforge/exports/pipeline.py chooses, opens and counts."""

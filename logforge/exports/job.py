@@ -37,7 +37,7 @@ class Options:
     least_support: int = 0
     """Credit of a step whose action the train split has fewer times in that state counts as unknown."""
     key_steps: str | None = None
-    """A file of key steps as people judged them (logforge/key_steps.py)."""
+    """A file of key steps as people judged them (logforge/evaluation/credit/key_steps.py)."""
 
     def check(self, form: Format) -> None:
         """Raise UsageError for an option that the format would ignore."""

@@ -1,4 +1,4 @@
-"""Contrasts with all that is known of both sides, by logforge/preference_pairs.py."""
+"""Contrasts with all that is known of both sides, by logforge/exports/contrasts.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets for other tools: `export` writes any form of exports/catalogue.py, and d3rlpy's replay buffer is made here.
+"""Datasets for other tools: `export` writes any form of catalogue.py, and d3rlpy's replay buffer is made here.
 
 d3rlpy loses the last transition of an episode that is cut off unless a row with the final observation follows it, and
 guesses the number of actions from the largest id it sees. Both are settled here, in `to_mdp_dataset`.
@@ -79,7 +79,7 @@ def export(
     options: Options | None = None,
     progress: Tick = silent,
 ) -> ExportReport:
-    """Write one split of a dataset (train, unless another is named) in another tool's form; see exports/catalogue.py.
+    """Write one split of a dataset (train, unless another is named) in another tool's form; see catalogue.py.
 
     Formats that hold every split write them all where none is named. Those that hold texts read them from the store that the
     dataset was built from. `out` appears whole or not at all. Raises UsageError for an empty split or an option that the

@@ -49,8 +49,8 @@ class ReadOptions:
     """How sources are read: `format` forces a connector by name, `mapping` is one made from a YAML file that stands beside
     the registered ones, `strict_arguments` undoes what was mended in arguments and names. `redact` takes secrets out,
     `pii` names kinds of personal data to take out too, `allow` what stays (see redaction.Redaction), `flag_with` functions that
-    flag messages (see logforge/flaggers.py). `danger` lists entries for logforge/danger.py, `secret_key` is the store's key for hashes of secrets. `earlier` is what
-    the source was read with before, where it is no connector that would claim it by itself (see logforge/earlier.py)."""
+    flag messages (see logforge/ingestion/hygiene/flaggers.py). `danger` lists entries for logforge/ingestion/hygiene/danger.py, `secret_key` is the store's key for hashes of secrets. `earlier` is what
+    the source was read with before, where it is no connector that would claim it by itself (see logforge/ingestion/stored_options.py)."""
 
     format: str | None = None
     mapping: Connector | None = None
@@ -135,7 +135,7 @@ class Job:
     What was unpacked of a packed file is read from a private copy in `folder`. `asides` were set aside while unpacking and
     belong to this source's account; `archive` marks an archive's own row, which has nothing else. `replaces` are sources
     that go when this one is stored, `only` the members to read of an archive. `span` are the lines to read, when the rest of
-    the file is read by other jobs (see logforge/parts.py).
+    the file is read by other jobs (see logforge/ingestion/long_files.py).
     """
 
     path: Path

@@ -1,7 +1,7 @@
 """Bad cases: failed episodes of the train split by topic and kind of failure, the costliest first.
 
 A cluster is a topic (topics.py, by the text of the task or the first message of the user) and a label of the failure taxonomy
-(report/failures.py). It ranks by count × regret: how much return its episodes left on the table together. The regret is the
+(logforge/report/sections/failures.py). It ranks by count × regret: how much return its episodes left on the table together. The regret is the
 mean return of the best alternative that the log knows, less that of the cluster's episodes:
 
     topic       the successes of the same topic

@@ -25,7 +25,7 @@ _SHORTEST = 3
 def topics(texts: Sequence[str], vectors: TextVectors, seed: int) -> NDArray[np.int64]:
     """The topic of each text. `vectors` holds theirs; only directions count.
 
-    Texts that differ in numbers, dates, ids and names alone (canonical.py) share a topic and count once: else every task that
+    Texts that differ in numbers, dates, ids and names alone (logforge/texts/placeholders.py) share a topic and count once: else every task that
     was tried often would be a topic of its own. The number of topics is the one of COUNTS with the best silhouette (Rousseeuw
     1987; by cosine). With fewer than four distinct texts each is a topic of its own.
     """

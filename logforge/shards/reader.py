@@ -1,4 +1,4 @@
-"""Dataset folders read memory-mapped, every file held against its checksum; shard_writer.py writes them."""
+"""Dataset folders read memory-mapped, every file held against its checksum; writer.py writes them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ACTION_VECTORS: Final = "action_texts.npy"
 class Shard(SplitArrays):
     """One split of a dataset on disk: its arrays, memory-mapped and read-only, with the manifest they belong to.
 
-    Observations that lie in several files, or as float16, are indexed like one float32 array (shard_rows.py).
+    Observations that lie in several files, or as float16, are indexed like one float32 array (logforge/core/stored_rows.py).
     """
 
     manifest: Manifest

@@ -3,7 +3,7 @@
 Episodes that share a task, a group, a session, a user, a parent or a continued episode, or are near-duplicates, form one
 group (transitively), and a group never crosses splits. The split is a hash of the group's key and the seed: neither the
 order of arrival nor unrelated new logs move anything. Only a new episode that joins two groups, or brings a smaller key,
-can; split_report.py says so. A split by time goes by when a group was last begun instead, and its cuts move with new logs.
+can; report.py says so. A split by time goes by when a group was last begun instead, and its cuts move with new logs.
 Episodes that are held out take their whole groups with them, and leave the others where they were.
 """
 

@@ -3,7 +3,7 @@
 `tests/data/messages/NAME.txt` holds the command, its exit code, what it says on stderr (and stdout), and the document of
 `--json`; folders and process ids are replaced. After a change that is meant, write them again and review the difference:
 
-    LOGFORGE_REFRESH=1 .venv/bin/python -m pytest tests/test_messages.py && git diff tests/data/messages
+    LOGFORGE_REFRESH=1 .venv/bin/python -m pytest tests/cli/test_messages.py && git diff tests/data/messages
 """
 
 from __future__ import annotations

@@ -95,5 +95,5 @@ def episodes(draw: st.DrawFn) -> Episode:
 
 
 def with_another_future(episode: Episode, index: int, chance: random.Random) -> Episode:
-    """The same up to decision `index` and different wherever it may be (see logforge/variants.py)."""
+    """The same up to decision `index` and different wherever it may be (see logforge/testing/variants.py)."""
     return variants.with_another_future(episode, index, chance, TOOLS)

@@ -1,6 +1,6 @@
 """Talks between a user, an agent and its tools, written in the shapes of other people's logs.
 
-Each renderer gives what a file of its shape would hold; tests/test_round_trips.py reads it back. `Shape` says what a shape
+Each renderer gives what a file of its shape would hold; tests/connectors/test_round_trips.py reads it back. `Shape` says what a shape
 cannot hold, so that no talk is made that it would lose.
 """
 

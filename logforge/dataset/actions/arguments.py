@@ -1,7 +1,7 @@
 """The second level of actions: a call's arguments as one of its tool's templates, and as numbers.
 
 A template is what the arguments of many calls have in common: their keys, and those values that are one of a few words
-(argument_fit.py says which). The tool stays the action; its template is what a second head may predict.
+(fit_arguments.py says which). The tool stays the action; its template is what a second head may predict.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _shown(key: str, value: Any, words: Mapping[str, frozenset[str]]) -> str:
 
 def word(key: str, value: Any) -> str | None:
     """The value as JSON text, where it may be one of a few words: true, false and null are, and a short string without
-    numbers, dates, ids, addresses or names in it (canonical.py)."""
+    numbers, dates, ids, addresses or names in it (logforge/texts/placeholders.py)."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if not isinstance(value, str) or len(value) > 64 or "\n" in value:

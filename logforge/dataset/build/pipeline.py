@@ -84,7 +84,7 @@ def build_dataset(
 
     `vocabulary` is that of an earlier manifest whose action ids must stay, `arguments` (earlier_dataset.py) the second level
     whose places must, and `reduction` that of an earlier dataset whose columns must keep their meaning, so that its policies can
-    go on; `gates` are thresholds by name (gates.py),
+    go on; `gates` are thresholds by name (logforge/dataset/quality/gates.py),
     and `max_quarantine` is how many episodes with broken rows may be set aside: a number or a share (`3`, `2%`). Raises
     SpecError for a wrong spec, and CheckFailed when the store holds nothing to learn from, the splits leak, more rows than
     that break a rule of schemas/transition.py, or a gate is not met: then the earlier build stays as it was.
@@ -117,7 +117,7 @@ def earlier_vocabulary(folder: str | Path | None) -> Vocabulary | None:
 class _Build:
     """A build at work: each step takes what the ones before it made, and adds to `left_out` the episodes it sets aside.
 
-    Episodes and observations lie in files beside the dataset (spool.py); in memory are rows without texts, and some episodes
+    Episodes and observations lie in files beside the dataset (logforge/core/spool.py); in memory are rows without texts, and some episodes
     at a time.
     """
 

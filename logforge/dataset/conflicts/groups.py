@@ -10,7 +10,7 @@ no difference in outcome: it says what to do. Where demonstrator and agent did t
 that is an `outcome`.
 
 Levels: `exact` (one state_key), `canonical` (one state_key_canonical: equal but for numbers, ids, dates, names) and `near`
-(conflict_near.py); trajectories have the first two. A conflict is left out when a finer level already shows one of its
+(near.py); trajectories have the first two. A conflict is left out when a finer level already shows one of its
 kind and pair of actions within it; its detail says how many exact states (or trajectories) it spans. What differs only
 among equal trajectories of contradicting labels is told once, as `label`, and not at each of their steps.
 

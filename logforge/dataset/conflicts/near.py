@@ -3,7 +3,7 @@
 Two states are near when everything in their observations but the texts is equal (the tools on offer, the last calls with
 their statuses and arguments, counters, who spoke last), and the cosine of their texts' vectors is at least the threshold. The
 texts' vectors are the observation's columns of task, last message, dialogue window and thought, and of what is remembered of
-answers and of the user, side by side. What texts say word for word has no say here, and time is no part of a state's key. States are grouped round leaders (near_vectors.py), the most frequent first; a
+answers and of the user, side by side. What texts say word for word has no say here, and time is no part of a state's key. States are grouped round leaders (neighbours.py), the most frequent first; a
 group goes by its leader's state_key. So every state is within the threshold of the one it is compared under.
 """
 

@@ -4,7 +4,7 @@ Only logged rows with whole returns count: augmented rows and truncated episodes
 
 Two trajectories are equal when they have the same states and the same decisions, step by step. A decision is the
 action's name and what was said with it: a tool's arguments, or the text of an answer. At level `canonical` numbers, ids,
-dates and names are masked in the states and in what was said (logforge/canonical.py).
+dates and names are masked in the states and in what was said (logforge/texts/placeholders.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from logforge.schemas.episode import Episode, Step
 from logforge.texts.placeholders import mask_volatile
 
 LEVELS: tuple[str, ...] = ("exact", "canonical", "near")
-"""How alike two states are: one state_key, one state_key_canonical, or vectors near each other (conflict_near.py)."""
+"""How alike two states are: one state_key, one state_key_canonical, or vectors near each other (near.py)."""
 TRAJECTORIES: dict[str, str] = {"exact": "trajectory_exact", "canonical": "trajectory_canonical"}
 """The levels at which trajectories are compared, each with the column that holds its key."""
 DEMONSTRATION = "human_demo"

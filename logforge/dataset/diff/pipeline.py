@@ -1,6 +1,6 @@
 """What changed between two datasets: what made them, what they hold, and how their distributions drifted.
 
-Two builds of the same inputs differ in nothing. dataset_side.py says what can be compared where rows or folders are gone.
+Two builds of the same inputs differ in nothing. side.py says what can be compared where rows or folders are gone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks that the arrays of a split are what its rows say: same values, same order, each next state the state of the next step.
 
-What must hold in the arrays alone (dtypes, shapes, offsets, ends, values) is in array_rules.py.
+What must hold in the arrays alone (dtypes, shapes, offsets, ends, values) is in logforge/shards/array_rules.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Types, nulls, ranges and words are pandera's; what ties rows together is polars'. All failures come in one go, except
 that a frame without the table's columns and types cannot be checked any further. What ties the arrays of a split to
-its rows is in array_quality.py.
+its rows is in arrays.py.
 """
 
 from __future__ import annotations

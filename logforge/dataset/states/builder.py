@@ -1,6 +1,6 @@
 """The one StateBuilder, used to build datasets and to serve: episodes to symbols, symbols to vectors.
 
-Symbols and keys are in logforge/symbols.py, the columns of a vector in logforge/features.py.
+Symbols and keys are in logforge/dataset/states/symbols.py, the columns of a vector in logforge/dataset/states/features.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What JSON text says, leaf by leaf, hashed into a few columns: the digest of a call's arguments, and the facts of an answer.
 
 A number counts by its size in a digest, at the place of its key; any other value counts as 1 at the place of key and value, with
-what varies between runs masked (canonical.py). So calls of one kind have one digest whatever ids they name. A text that is no
+what varies between runs masked (logforge/texts/placeholders.py). So calls of one kind have one digest whatever ids they name. A text that is no
 JSON is one leaf.
 """
 

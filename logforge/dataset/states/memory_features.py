@@ -1,4 +1,4 @@
-"""The columns of what is remembered of the whole episode (logforge/episode_memory.py): block `memory`.
+"""The columns of what is remembered of the whole episode (logforge/dataset/states/memory.py): block `memory`.
 
 The answers of a large vocabulary do not get columns each: they are laid over each other in a fixed width, with signs drawn by
 hash (a count sketch, Charikar et al. 2002), so that the few answers that an episode holds hardly meet.

@@ -2,7 +2,7 @@
 
 `spread` is the standard deviation of a method's credit over the members of the fit of values (each on its own resample of whole
 episodes, from its own start): large where the data decide little. Methods without values have none. `support` is in how many of
-the nearest train decisions (support.py) the same action was taken; the step's own split group is left out of the train split. With 0
+the nearest train decisions (logforge/learning/ope/support.py) the same action was taken; the step's own split group is left out of the train split. With 0
 nothing that was logged speaks for the credit: it is what a network makes of other states and other actions.
 """
 

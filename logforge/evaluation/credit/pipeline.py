@@ -1,5 +1,5 @@
 """Which steps an episode owes its outcome to: values of a policy by FQE, and what the methods give every logged step, with how far
-each amount can be relied on (credit_evidence.py).
+each amount can be relied on (evidence.py).
 
 `counterfactual`, Q(s, a) − Σ_b π(b|s) Q(s, b), explains best (docs/returns.md); as a weight none makes a better policy than cloning of successes.
 """

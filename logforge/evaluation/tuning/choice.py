@@ -15,7 +15,7 @@ from logforge.core.intervals import difference as paired
 from logforge.core.tabulate import table
 
 MOST_OOD: Final = 0.1
-"""A setting whose policies take out-of-distribution actions (monitors.py) in a larger share of decisions is not taken: FQE
+"""A setting whose policies take out-of-distribution actions (logforge/learning/training/monitors.py) in a larger share of decisions is not taken: FQE
 overrates such policies. In `it-ops` good policies stayed below 0.06, those that failed were above 0.1."""
 By = Literal["fqe", "success"]
 F64 = NDArray[np.float64]

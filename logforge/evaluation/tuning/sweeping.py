@@ -1,6 +1,6 @@
 """`logforge sweep`: one learner under many settings, all settings and seeds at once, and which of them to take.
 
-Members of one network share nothing (networks.py), so α, γ and the cost of a step may differ from member to member: a sweep
+Members of one network share nothing (logforge/learning/policies/networks.py), so α, γ and the cost of a step may differ from member to member: a sweep
 costs what so many members cost. Every policy is judged by the same yardstick, the dataset's own rewards and discount on
 validation: by fitted Q evaluation, or by playing where a simulator is named. Never by TD error: on 130 checkpoints in `it-ops`
 its rank correlation with true success was −0.2 (docs/training.md).

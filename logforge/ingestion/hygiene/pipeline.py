@@ -1,7 +1,7 @@
 """Tables as a connector gave them to tables fit to be stored: clean characters, no secrets, flags on what is suspect.
 
 A secret that one text of an episode gives away (`password=…`) is taken out of every text of that episode, where it is
-telling enough that it would hardly stand there by chance (`logforge/spread.py`).
+telling enough that it would hardly stand there by chance (`logforge/ingestion/hygiene/episode_secrets.py`).
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
     `verdict` is there when what was found cannot be read at all (a broken link, a folder without permission). `only` are
     the labels of the members to read, when it is an archive and not all are wanted. `instead_of` is the label that it would
-    have, did that not hold a secret (see logforge/safe_labels.py).
+    have, did that not hold a secret (see logforge/ingestion/safe_labels.py).
     """
 
     path: Path

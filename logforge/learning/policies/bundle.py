@@ -3,12 +3,12 @@ it was saved.
 
     runs/NAME/cql/bundle.json            what the policy is, what data it was made for, golden rows, hashes of the other files
     runs/NAME/cql/weights.safetensors    layers of an MLP with relu between them, part by part (layers.py), and of a network over
-                                         texts the vectors of actions and policies (text_q.py)
+                                         texts the vectors of actions and policies (logforge/learning/training/text_q.py)
     runs/NAME/cql/manifest.json          the dataset's, as it was
     runs/NAME/cql/actions.json, encoder/ of a dataset made from a store: its action space and what reduces its vectors
     runs/NAME/cql/golden_states.json     likewise: states that `StateServer` must encode as the build did
 
-`StateServer` (serving.py) takes the folder as it takes that of a dataset. Numpy is enough to run a policy; torch and d3rlpy
+`StateServer` (logforge/serving/server.py) takes the folder as it takes that of a dataset. Numpy is enough to run a policy; torch and d3rlpy
 are not imported here.
 """
 

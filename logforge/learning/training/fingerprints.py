@@ -1,7 +1,7 @@
 """Behavioural fingerprints: what a policy would do in fixed states, as one vector, and how alike two policies are by it.
 
 A policy without weights to look at is known by its actions. The fingerprint is its chances over the actions in each probe state
-(probes.py), which stay the same for all policies that are compared; one prompt, or states drawn anew each time, would add noise
+(probe_states.py), which stay the same for all policies that are compared; one prompt, or states drawn anew each time, would add noise
 of their own. A policy of a log is represented by clones of the steps it decided.
 """
 

@@ -1,6 +1,6 @@
 """The small MDP that a log shows where its observations repeat, and where conservative Q-learning comes to rest in it.
 
-There the fixed point of CQL can be computed (reward_clone.py) instead of waiting for a run to show it: with too large an α for
+There the fixed point of CQL can be computed (logforge/rewards/lint/cloning.py) instead of waiting for a run to show it: with too large an α for
 the difference that the reward makes, it takes the log's favourite and not what is best.
 """
 

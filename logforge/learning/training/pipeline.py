@@ -5,7 +5,7 @@ does is measured against it (monitors.py), and a member that runs away is stoppe
 
     runs/NAME/train.json       configuration, dataset, packages, what was stopped or left out and why, wall seconds
     runs/NAME/metrics.jsonl    losses and validation metrics of each policy, a row per epoch
-    runs/NAME/{cql,bc,bc_success}/   policy bundles (policy.py) of the first member; those of the others end in -SEED
+    runs/NAME/{cql,bc,bc_success}/   policy bundles (logforge/learning/policies/bundle.py) of the first member; those of the others end in -SEED
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PACKAGES = ("d3rlpy", "logforge", "numpy", "safetensors", "torch")
 @dataclass(frozen=True)
 class TrainReport:
     """What a run made. `policies` holds each policy's data, the metrics of the checkpoint that was kept and what a first member's is
-    worth (`fqe`, see kept_value.py), `left_out` the reason for each absent one, `stopped` the alarm that ended the training of a
+    worth (`fqe`, see checkpoint_values.py), `left_out` the reason for each absent one, `stopped` the alarm that ended the training of a
     policy, `warnings` those that did not.
     `possible_returns` is the range that Q was held against, `started_from` what each policy began with beside a warm start (None:
     afresh)."""

@@ -1,4 +1,4 @@
-"""The masked learners of logforge/learners.py on a shard: all members at once, in one network with a member axis."""
+"""The masked learners of logforge/learning/training/learners.py on a shard: all members at once, in one network with a member axis."""
 
 from __future__ import annotations
 

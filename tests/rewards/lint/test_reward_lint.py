@@ -272,7 +272,7 @@ def test_penalised_values_are_where_the_gradient_of_the_loss_is_zero(seed, alpha
 
 
 def cloned_chain(goal, step, gamma, alpha, seed):
-    """In how many of the five cells of tests/made_chain.py tabular CQL goes forward, on a log that does so 25 % of the time."""
+    """In how many of the five cells of tests/support/made_chain.py tabular CQL goes forward, on a log that does so 25 % of the time."""
     log = made_chain.walk(1000, 0.25, seed)
     last = log.episode_offsets[1:] + np.arange(log.episode_count)
     cells = np.delete(log.observations.argmax(axis=1), last)
