@@ -1,8 +1,8 @@
 """OpenTelemetry spans of agents: OTLP JSON (`resourceSpans`), as a document or one batch a line, or one flat span a line.
 Their events may be log records apart from them (`resourceLogs`).
 
-A record is a span or a log record. Three tables of attributes are known: OpenTelemetry's GenAI conventions, OpenInference and the Vercel AI SDK's. How spans
-become episodes is told in `traces`, how their repeated histories become one in `history`.
+A record is a span or a log record. Three tables of attributes are known: OpenTelemetry's GenAI conventions, OpenInference and the Vercel AI SDK's. episodes.py
+says how spans become episodes, history.py how their repeated histories become one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Datasets for other tools: `export` writes any form of catalogue.py, and d3rlpy's replay buffer is made here.
-
-d3rlpy loses the last transition of an episode that is cut off unless a row with the final observation follows it, and
-guesses the number of actions from the largest id it sees. Both are settled here, in `to_mdp_dataset`.
-"""
+"""Datasets for other tools: `export` writes any form of catalogue.py. logforge/shards/d3rlpy.py makes d3rlpy's replay buffer."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 In this order, so that a kill at any moment is completed by the next forget or ingest:
 
     1. hashes of what is to go into the table `forgotten`, marked pending     from here on no ingest brings it back
-    2. each dataset that holds some of it, folder and rows                    see forgotten_shards
+    2. each dataset that holds some of it, folder and rows                    see shards.py
     3. the rows of all other tables, in one transaction
     4. the store's file copied without what was deleted, its marks cleared, and put in place of the old one
 

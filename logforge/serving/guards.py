@@ -1,6 +1,6 @@
 """What stands between a policy and the world: the guards of a live session, in their order, and the gate that asks a person.
 
-    1 clean      characters that hide are taken out of each text           Session (logforge/ingestion/hygiene/live.py)
+    1 clean      characters that hide are taken out of each text           Session (ingestion's hygiene)
     2 redact     secrets are taken out of the clean text                   Session
     3 flag       orders in what a user or a tool says are flagged          Session.injections
     4 mask       only what is on offer can be chosen                       Session.observe

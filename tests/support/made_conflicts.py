@@ -40,7 +40,7 @@ def frame(*rows):
 
 
 def said(transitions, words=None):
-    """What conflict_rows.decisions_of gives; decisions without words are each like no other."""
+    """What `decisions_of` gives; decisions without words are each like no other."""
     return named(transitions, words or {}, {})
 
 

@@ -38,7 +38,7 @@ _PAIRED = ["kind", "key", *(f"{name}_{side}" for side in "ab" for name in _SIDE)
 
 
 def find_conflicts(rows: pl.DataFrame, epsilon: float) -> pl.DataFrame:
-    """The conflicts among the rows of conflict_rows.comparable: one row per kind, level, state and pair of actions.
+    """The conflicts among the rows of `comparable`: one row per kind, level, state and pair of actions.
 
     Returns (and scores) differ when they are more than `epsilon` apart. The frame has the columns of the table
     `conflicts`, and its order does not depend on that of `rows`.

@@ -61,7 +61,7 @@ def _treatment(word: str) -> Treatment:
 def contradicted(rows: pl.DataFrame, conflicts: pl.DataFrame, epsilon: float) -> pl.DataFrame:
     """The rows that conflicts contradict: episode_id, step and kind, each once, sorted.
 
-    `rows` is what conflict_rows.comparable gave, `conflicts` and `epsilon` what find_conflicts gave and took.
+    `rows` is what `comparable` gave, `conflicts` and `epsilon` what find_conflicts gave and took.
     """
     parts = []
     for level in LEVELS:

@@ -1,9 +1,9 @@
 """The sample weights of a dataset: one product of named parts, each beside the weight in `weight_parts`.
 
     part           what it multiplies                                                            by, and when
-    conflict       rows that conflicts among train rows contradict                               see logforge/dataset/conflicts/policy.py
+    conflict       rows that conflicts among train rows contradict                               the dataset's conflict policy
     demonstration  rows of human demonstrations                                                  `demonstration`, default 1
-    episode        rows of the episodes that a file names (logforge/report/bad_case_files.py writes some)        the file's factor
+    episode        rows of the episodes that a file names (`logforge badcases` writes some)      the file's factor
     lazy_episode   rows of episodes in which at least half of the calls brought nothing new      `lazy_episode`, default 1
     no_progress    steps where the detector `no_progress` fires                                  `no_progress`, default 1
     off_task       steps that leave the task (off_task.py)                                       `off_task`, default 0.5

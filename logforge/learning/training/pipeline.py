@@ -5,7 +5,7 @@ does is measured against it (monitors.py), and a member that runs away is stoppe
 
     runs/NAME/train.json       configuration, dataset, packages, what was stopped or left out and why, wall seconds
     runs/NAME/metrics.jsonl    losses and validation metrics of each policy, a row per epoch
-    runs/NAME/{cql,bc,bc_success}/   policy bundles (logforge/learning/policies/bundle.py) of the first member; those of the others end in -SEED
+    runs/NAME/{cql,bc,bc_success}/   policy bundles of the first member; those of the others end in -SEED
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Secrets that their surroundings give away: a name, a header, a flag, a URL. The detectors of issuers' keys stand beside
-(`secret_shapes`, `vendor_secrets`).
+"""Secrets that their surroundings give away: a name, a header, a flag, a URL. The detectors of issuers' keys are in
+shapes.py and vendors.py.
 
-Where a rule captures a value by its context, `secret_values` says whether it may be one.
+Where a rule captures a value by its context, values.py says whether it may be one.
 """
 
 from __future__ import annotations
