@@ -28,7 +28,9 @@ HERE = Path(__file__).parent
 NOTE = "<!-- written by docs/generate.py (`make docs`); change the source instead -->\n\n"
 RULES_BEGIN = "<!-- rules: written by docs/generate.py (`make docs`) from schemas/rules.py -->"
 RULES_END = "<!-- end of rules -->"
-METHODS_BEGIN = "<!-- methods: written by docs/generate.py (`make docs`) from logforge/evaluation/credit/methods.py -->"
+METHODS_BEGIN = (
+    "<!-- methods: written by docs/generate.py (`make docs`) from logforge/evaluation/credit/methods.py -->"
+)
 METHODS_END = "<!-- end of methods -->"
 EXPORTS_BEGIN = (
     "<!-- formats: written by docs/generate.py (`make docs`) from logforge/exports/catalogue.py -->"
@@ -36,9 +38,13 @@ EXPORTS_BEGIN = (
 EXPORTS_END = "<!-- end of formats -->"
 LAWS_BEGIN = "<!-- laws: written by docs/generate.py (`make docs`) from logforge/checks/store_laws.py -->"
 LAWS_END = "<!-- end of laws -->"
-MEASURES_BEGIN = "<!-- measures: written by docs/generate.py (`make docs`) from logforge/learning/training/monitors.py -->"
+MEASURES_BEGIN = (
+    "<!-- measures: written by docs/generate.py (`make docs`) from logforge/learning/training/monitors.py -->"
+)
 MEASURES_END = "<!-- end of measures -->"
-PRESETS_BEGIN = "<!-- presets: written by docs/generate.py (`make docs`) from logforge/learning/training/presets.py -->"
+PRESETS_BEGIN = (
+    "<!-- presets: written by docs/generate.py (`make docs`) from logforge/learning/training/presets.py -->"
+)
 PRESETS_END = "<!-- end of presets -->"
 
 

@@ -45,7 +45,7 @@ _ALL = (
         writes="HDF5 file by d3rlpy's own writer, the manifest beside it",
         keeps="observations with the final one, actions and their number, rewards, true ends apart from cut-offs",
         loses="masks, returns, weights, propensities, outcomes",
-        loads="`logforge.shards.d3rlpy.load_mdp_dataset`; `d3rlpy.dataset.ReplayBuffer.load` with `action_size` given",
+        loads="`logforge.shards.load_mdp_dataset`; `d3rlpy.dataset.ReplayBuffer.load` with `action_size` given",
         extra="train",
     ),
     Format(

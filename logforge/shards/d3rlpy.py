@@ -1,4 +1,8 @@
-"""Shards as d3rlpy's MDPDataset, and back from its files."""
+"""Shards as d3rlpy's MDPDataset, and back from its files.
+
+d3rlpy loses the last transition of an episode that is cut off unless a row with the final observation follows it, and
+guesses the number of actions from the largest id it sees. `to_mdp_dataset` settles both.
+"""
 
 from __future__ import annotations
 
