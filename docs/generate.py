@@ -1,14 +1,16 @@
-"""Writes the generated pages: docs/cli.md from the commands, docs/tables.md from schemas/tables.py, the table of rules in
-docs/quarantine.md from schemas/rules.py, the JSON schemas of reward specs and of manifests from schemas/, and that of the rows
-of credit as text. `make docs`."""
+"""Writes the generated pages: docs/cli.md from the commands, docs/tables.md from schemas/tables.py, docs/api.md from the
+packages' `__init__` files, tables inside other pages (PAGES lists them), and the JSON schemas of reward specs, manifests and
+rows of credit as text. `make docs`."""
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -25,6 +27,7 @@ from logforge.schemas.rules import CATALOGUE
 from logforge.schemas.tables import TABLES
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
 NOTE = "<!-- written by docs/generate.py (`make docs`); change the source instead -->\n\n"
 RULES_BEGIN = "<!-- rules: written by docs/generate.py (`make docs`) from schemas/rules.py -->"
 RULES_END = "<!-- end of rules -->"
@@ -83,6 +86,100 @@ def tables_page() -> str:
             f"## {table.name}\n\nA row is {table.row}.\n\n| column | type | meaning |\n|---|---|---|\n{rows}\n"
         )
     return NOTE + "\n".join(parts)
+
+
+class Definition(NamedTuple):
+    """Where a public name is defined, what kind of thing it is, and what its docstring begins with."""
+
+    file: Path
+    kind: str
+    meaning: str
+
+
+def api_page() -> str:
+    """Every package that lists public names, in the order of layers.txt, with each name."""
+    parts = ["# Public names\n"]
+    parts.append(
+        "What each package gives to others, the lowest package first ([layers.txt](layers.txt)). Import a name from its "
+        "package: `from logforge.shards import Shard`. Modules inside a package may change between versions; these names "
+        "stay. A name leads to the module that defines it.\n"
+    )
+    for folder in _floors():
+        face = ROOT / folder / "__init__.py"
+        tree = ast.parse(face.read_text("utf-8"))
+        if names := _public(tree):
+            package = _dotted(face)
+            rows = "\n".join(_api_row(name, _definition(package, name)) for name in names)
+            title = (ast.get_docstring(tree) or "").partition("\n")[0]
+            parts.append(f"## {package}\n\n{title}\n\n| name | kind | what it is |\n|---|---|---|\n{rows}\n")
+    return NOTE + "\n".join(parts)
+
+
+def _floors() -> list[str]:
+    lines = (HERE / "layers.txt").read_text("utf-8").splitlines()
+    return [folder for line in lines for folder in line.partition("#")[0].split()]
+
+
+def _dotted(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    inside = parts[:-1] if parts[-1] == "__init__" else parts
+    return ".".join(inside if inside[0] == "logforge" else ("logforge", *inside))
+
+
+def _file(module: str) -> Path:
+    """The file of a module or package of the tree."""
+    parts = module.split(".")
+    path = ROOT.joinpath(*(parts[1:] if parts[1:2] and parts[1] in ("schemas", "connectors") else parts))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _public(tree: ast.Module) -> list[str]:
+    for node in tree.body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.Assign) and isinstance(target, ast.Name) and target.id == "__all__":
+            return sorted(ast.literal_eval(node.value), key=str.lower)
+    return []
+
+
+def _definition(module: str, name: str) -> Definition:
+    """What a module means by a name; what it imports, for types only or not, is looked up where it comes from."""
+    file = _file(module)
+    tree = ast.parse(file.read_text("utf-8"))
+    for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+            kind = "class" if isinstance(node, ast.ClassDef) else "function"
+            return Definition(file, kind, ast.get_docstring(node) or "")
+        if isinstance(node, ast.Assign | ast.AnnAssign) and name in _assigned(node):
+            kind = "constant" if name.isupper() else "type"
+            return Definition(file, kind, _text_of(following))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    return _definition(node.module, alias.name)
+    raise LookupError(f"{module} lists {name!r} in __all__, and neither defines nor imports it")
+
+
+def _assigned(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _text_of(node: ast.stmt | None) -> str:
+    """The text below a constant that says what it is."""
+    if (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ):
+        return node.value.value
+    return ""
+
+
+def _api_row(name: str, found: Definition) -> str:
+    paragraph = " ".join(found.meaning.partition("\n\n")[0].split())
+    sentence = re.split(r"(?<=[.!?])\s+(?=[A-Z`])", paragraph)[0].replace("|", "\\|")
+    return f"| [`{name}`](../{found.file.relative_to(ROOT).as_posix()}) | {found.kind} | {sentence} |"
 
 
 def quarantine_page() -> str:
@@ -161,6 +258,7 @@ def _closed(node: Any) -> Any:
 PAGES = {
     "cli.md": cli_page,
     "tables.md": tables_page,
+    "api.md": api_page,
     "quarantine.md": quarantine_page,
     "returns.md": returns_page,
     "exports.md": exports_page,
@@ -175,7 +273,11 @@ PAGES = {
 
 def stale() -> list[str]:
     """The pages that are not what their source says."""
-    return [page for page, text in PAGES.items() if (HERE / page).read_text("utf-8") != text()]
+    return [
+        page
+        for page, text in PAGES.items()
+        if not (HERE / page).exists() or (HERE / page).read_text("utf-8") != text()
+    ]
 
 
 if __name__ == "__main__":

@@ -242,7 +242,7 @@ class Place(NamedTuple):
 
 
 class RewardSpec(BaseModel):
-    """A discount and the terms whose sum is the reward. Made by `load_spec` and `parse_spec` of `logforge.rewards`."""
+    """A discount and the terms whose sum is the reward. Made by `logforge.load_spec` and `logforge.rewards.parse_spec`."""
 
     model_config = _STRICT
 
