@@ -42,9 +42,7 @@ def registry() -> dict[str, type[Scorer]]:
         try:
             kind = point.load()
             if not issubclass(kind, Scorer) or kind.name != point.name:
-                raise TypeError(
-                    f"must be a logforge.rewards.scorers.base.Scorer whose name is {point.name!r}"
-                )
+                raise TypeError(f"must be a logforge.rewards.scorers.Scorer whose name is {point.name!r}")
             found[point.name] = kind
         except Exception as error:
             warnings.warn(f"scorer {point.name!r} ({point.value}) cannot be loaded: {error}", stacklevel=2)
