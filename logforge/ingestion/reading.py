@@ -48,7 +48,7 @@ LONG_WEIGHT = 10_000
 class ReadOptions:
     """How sources are read: `format` forces a connector by name, `mapping` is one made from a YAML file that stands beside
     the registered ones, `strict_arguments` undoes what was mended in arguments and names. `redact` takes secrets out,
-    `pii` names kinds of personal data to take out too, `allow` what stays (see redaction.Redaction), `flag_with` functions that
+    `pii` names kinds of personal data to take out too, `allow` what stays (see logforge.ingestion.hygiene.redaction.Redaction), `flag_with` functions that
     flag messages (see logforge/ingestion/hygiene/flaggers.py). `danger` lists entries for logforge/ingestion/hygiene/danger.py, `secret_key` is the store's key for hashes of secrets. `earlier` is what
     the source was read with before, where it is no connector that would claim it by itself (see logforge/ingestion/stored_options.py)."""
 

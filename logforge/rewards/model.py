@@ -59,7 +59,7 @@ class RewardModel:
         return model
 
     def score(self, episodes: Iterable[Episode]) -> pl.DataFrame:
-        """Each step's reward and terms (see `rewards.score`); memory holds some episodes at a time."""
+        """Each step's reward and terms (see logforge.rewards.pipeline.score); memory holds some episodes at a time."""
         pieces = self._pieces(episodes)
         return pl.concat([score(self.spec, tables, self.scales, self._scored(tables)) for tables in pieces])
 

@@ -158,7 +158,7 @@ class Session:
         self._knowledge.answer(Answered(number, found, error_class or kind, text, latency_s))
 
     def add(self, event: Event) -> None:
-        """An event as a stored episode replays it (events.events_of): texts and verdicts are taken as they are.
+        """An event as a stored episode replays it (logforge.dataset.states.events.events_of): texts and verdicts are taken as they are.
 
         So an episode that a log cut off can be replayed, and go on.
         """

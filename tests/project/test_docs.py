@@ -21,7 +21,12 @@ from logforge.rewards.pipeline import parse_spec
 from support.doc_blocks import as_script, blocks, joined, run
 from support.places import ROOT, SAMPLES
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), SAMPLES / "README.md"]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    SAMPLES / "README.md",
+]
 
 
 @pytest.fixture(scope="session")

@@ -64,7 +64,7 @@ def action_vectors(server: TextEmbedder, texts: Sequence[str]) -> Float32Array:
 def action_vectors_file(
     con: duckdb.DuckDBPyConnection, encoder: Encoder, pca: Pca, texts: Sequence[str]
 ) -> bytes:
-    """The same vectors as a build writes them, by the cache of texts in the store: the bytes of shards.ACTION_VECTORS."""
+    """The same vectors as a build writes them, by the cache of texts in the store: the bytes of the file ACTION_VECTORS."""
     lookup = embed(con, encoder, texts).map(pca.apply)
     data = io.BytesIO()
     np.save(data, np.ascontiguousarray(lookup.matrix[[lookup.index(text) for text in texts]], "<f4"))

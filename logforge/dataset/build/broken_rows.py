@@ -89,7 +89,7 @@ def _stop(store: Store, name: str, failures: pl.DataFrame) -> NoReturn:
 
 
 def quarantine_rows(name: str, failures: pl.DataFrame) -> pa.Table:
-    """Failures (see quality.FAILURES) as rows of the quarantine of a dataset."""
+    """Failures (logforge.dataset.quality.transitions.FAILURES) as rows of the quarantine of a dataset."""
     return rows_table(
         QUARANTINE, [{**row, "level": "transition", "dataset": name} for row in failures.to_dicts()]
     )

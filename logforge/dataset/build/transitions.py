@@ -59,7 +59,7 @@ def transition_rows(
     gamma: float,
     keys: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """One row per step, ordered by episode and step. `rewards` is what rewards.score gives. Memory holds the rows, and some
+    """One row per step, ordered by episode and step. `rewards` is what logforge.rewards.pipeline.score gives. Memory holds the rows, and some
     members at a time. `keys` are state keys by episode and step, of members that come without states."""
     pieces = [_frame(batch, space) for batch in batches(members, _TOGETHER)]
     frame = pl.concat([pl.DataFrame(schema=_LOGGED), *pieces], rechunk=True).sort(_STEP, maintain_order=True)

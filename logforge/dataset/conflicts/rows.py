@@ -89,7 +89,7 @@ def comparable(
 ) -> pl.DataFrame:
     """The rows of a dataset that can be compared, ordered by episode and step.
 
-    `decisions` is what `decisions_of` gives (at least of these episodes), `near` what conflict_near.near_states gives.
+    `decisions` is what `decisions_of` gives (at least of these episodes), `near` what near.near_states gives.
     Columns: episode_id, step, action, success, value (the return to go), merit (1 success, 0 unknown, -1 failure),
     demonstrated, score, a key per level (`near` is null where no other state is near) and the trajectories' keys (null
     where no other episode has the same).

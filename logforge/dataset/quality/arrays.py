@@ -69,7 +69,7 @@ def _differences(rows: pl.DataFrame, arrays: SplitArrays, masks: NDArray[np.bool
 
 
 def _sides(rows: pl.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Side arrays as the rows tell them; what they say only with the manifest's names is looked at by array_rules.sides."""
+    """Side arrays as the rows tell them; what they say only with the manifest's names is looked at by logforge.shards.array_rules.sides."""
     kinds = rows["propensity_kind"].replace_strict(PROPENSITY_KINDS, list(range(len(PROPENSITY_KINDS))))
     yield "propensity_kinds", kinds.to_numpy()
     yield "argument_templates", rows["argument_template"].fill_null(-1).to_numpy()

@@ -100,7 +100,7 @@ def weight_parts(
     """The parts of the train split's logged rows that are not 1: episode_id, step, part, factor.
 
     `rows` are the dataset's transitions, `episodes` the logged ones of its train split, and `conflicts` the factors
-    (episode_id, step, factor) that conflict_policy.factors gives.
+    (episode_id, step, factor) that logforge.dataset.conflicts.policy.factors gives.
     """
     logged = rows.filter((pl.col("split") == "train") & pl.col("parent_id").is_null())
     detected = _detected(con, detectors) if settings.no_progress != 1 or settings.lazy_episode != 1 else None

@@ -33,7 +33,7 @@ MEASURES: Final = {
     "validation_mean_q": "mean over decisions of the chosen action's Q, in units of the return",
     "validation_max_q": "the largest of these",
     "soft_opc": "mean Q of the logged actions in successful episodes − the same in all whose outcome is known (soft off-policy classification, Irpan et al. 2019); null unless some succeeded and some failed",
-    "possible_low": "the least a return can be (ope.possible_returns)",
+    "possible_low": "the least a return can be",
     "possible_high": "the most a return can be",
     "q_above": "share of decisions whose chosen Q is above what is possible",
     "q_below": "share of decisions whose chosen Q is below what is possible",

@@ -173,7 +173,7 @@ def model_of(
 
 
 def groups_of(logged: list[Episode], seed: int) -> pl.DataFrame:
-    """Which episodes belong together and the split of each (see `splits.assign_splits`)."""
+    """Which episodes belong together and the split of each (see logforge.splits.assign.assign_splits)."""
     return assign_splits(pl.DataFrame(tables_of(logged).episodes), seed, near=near_duplicates(logged))
 
 

@@ -81,7 +81,7 @@ def _encoder(name: str) -> str:
 
 
 InputName = Annotated[str, AfterValidator(_input)]
-"""A parameter that names one of the texts of `scorer_texts.INPUTS`."""
+"""A parameter that names one of the texts of `inputs.INPUTS`."""
 EncoderName = Annotated[str, AfterValidator(_encoder)]
 """A parameter that names an encoder."""
 
