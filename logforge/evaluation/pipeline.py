@@ -3,7 +3,7 @@
 All trained members of a learner are judged: each by some bootstrap members of its own, so that ten cost little more than one.
 The verdict is "no better than cloning" unless the 95 % interval of the paired difference to the better of the two clones,
 over trained members and episodes, lies above 0. Where the log has propensities, importance sampling judges the same policies
-(logforge/learning/ope/importance.py). What cannot be estimated is a dash with its reason. Where the dataset holds a task family out, all of it is
+(logforge/learning/ope/importance_sampling.py). What cannot be estimated is a dash with its reason. Where the dataset holds a task family out, all of it is
 said of that too (families.py).
 """
 

@@ -52,7 +52,7 @@ def assign_splits(
     """The split of each episode: episode_id, group_key, split and reason (what joined its group), by episode_id.
 
     `episodes` has the columns of the store's table of that name. `fractions` are those of train, validation and test.
-    `near` holds pairs of near-duplicates, as near_duplicates.py gives them. `by` is one of SPLIT_BY; for "time" the
+    `near` holds pairs of near-duplicates, as duplicates.py gives them. `by` is one of SPLIT_BY; for "time" the
     frame needs `started_at`, and UsageError names how many groups have none. The groups of the episodes `held_out` lie in the
     split of that name, whatever `by` says.
     """

@@ -1,7 +1,7 @@
 """The second level of actions: a call's arguments as one of its tool's templates, and as numbers.
 
 A template is what the arguments of many calls have in common: their keys, and those values that are one of a few words
-(fit_arguments.py says which). The tool stays the action; its template is what a second head may predict.
+(argument_fit.py says which). The tool stays the action; its template is what a second head may predict.
 """
 
 from __future__ import annotations
