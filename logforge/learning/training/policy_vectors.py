@@ -1,6 +1,6 @@
 """Vectors of the policies of a log, by which a network may know them: their fingerprints in as few columns as tell them apart.
 
-A fingerprint (fingerprint.py) has a number for each action in each probe state. Of P of them, P − 1 principal coordinates keep all
+A fingerprint (fingerprints.py) has a number for each action in each probe state. Of P of them, P − 1 principal coordinates keep all
 distances; the first ones keep most.
 """
 
