@@ -101,8 +101,8 @@ def api_page() -> str:
     parts = ["# Public names\n"]
     parts.append(
         "What each package gives to others, the lowest package first ([layers.txt](layers.txt)). Import a name from its "
-        "package: `from logforge.shards import Shard`. Modules inside a package may change between versions; these names "
-        "stay. A name leads to the module that defines it.\n"
+        "package: `from logforge.shards import Shard`. Modules inside a package may change between versions. A name here "
+        "leads to the module that defines it.\n"
     )
     for folder in _floors():
         face = ROOT / folder / "__init__.py"
@@ -143,6 +143,9 @@ def _public(tree: ast.Module) -> list[str]:
 
 def _definition(module: str, name: str) -> Definition:
     """What a module means by a name; what it imports, for types only or not, is looked up where it comes from."""
+    inside = _file(f"{module}.{name}")
+    if inside.exists():
+        return Definition(inside, "module", ast.get_docstring(ast.parse(inside.read_text("utf-8"))) or "")
     file = _file(module)
     tree = ast.parse(file.read_text("utf-8"))
     for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
