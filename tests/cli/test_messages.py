@@ -304,7 +304,9 @@ REMEDY_AT = {"UsageError": 1, "StoreError": 2, "Mismatch": 3, "CheckFailed": 2, 
 
 def without_remedy():
     """Places where an error is made that says nothing of what to do."""
-    for file in [f for folder in ("logforge", "connectors", "schemas") for f in (ROOT / folder).rglob("*.py")]:
+    for file in [
+        f for folder in ("logforge", "connectors", "schemas") for f in (ROOT / folder).rglob("*.py")
+    ]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
             told = any(keyword.arg == "remedy" for keyword in getattr(node, "keywords", ()))

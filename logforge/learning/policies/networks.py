@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from logforge.learning.policies.layers import Layer, Layers
 if TYPE_CHECKING:
     import torch
 
-    Network = list[torch.Tensor]
+
+Network: TypeAlias = "list[torch.Tensor]"
+"""Weight and bias of each layer, for all members at once."""
 
 
 def make_network(sizes: Sequence[int], generators: Sequence[torch.Generator]) -> Network:
