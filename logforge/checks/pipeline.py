@@ -8,7 +8,7 @@ near-duplicates looked for anew, and any gates that are given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import polars as pl
 from logforge.checks.store_laws import DATASET_LAWS, STORE_LAWS, StoreLaw
 from logforge.core.frames import POLARS_TYPES
 from logforge.core.progress import Tick, silent
+from logforge.core.report import BaseReport, Lines, noted
 from logforge.core.tabulate import plural
 from logforge.dataset.quality.arrays import validate_arrays
 from logforge.dataset.quality.gates import Measures, check_thresholds, pass_gates
@@ -38,7 +39,7 @@ _MAPS = {c.name: POLARS_TYPES[c.type] for c in TRANSITIONS.columns if c.type.sta
 
 
 @dataclass(frozen=True)
-class CheckReport:
+class CheckReport(BaseReport):
     """What was checked of a dataset; a broken rule raises instead. Without `rows` only its folder was looked at. `notes` say
     what could not be checked."""
 
@@ -50,20 +51,16 @@ class CheckReport:
     gates: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
-
-    def render(self) -> str:
-        """For people."""
+    def lines(self) -> Lines:
+        """What holds, and what could not be checked."""
         held = "all rules hold, no key in two splits" if self.rows else "files and arrays are whole"
         passed = f", {plural(len(self.gates), 'gate')} passed" if self.gates else ""
-        head = f"{self.dataset}: {self.transitions} transitions, shards {', '.join(self.splits)} — {held}{passed}"
-        return "\n".join([head, *(f"  note: {note}" for note in self.notes)])
+        yield f"{self.dataset}: {self.transitions} transitions, shards {', '.join(self.splits)} — {held}{passed}"
+        yield from noted(self.notes, "  note: ")
 
 
 @dataclass(frozen=True)
-class StoreReport:
+class StoreReport(BaseReport):
     """What was checked of a store: its laws, and every dataset in it."""
 
     store: str
@@ -73,15 +70,11 @@ class StoreReport:
     laws: int
     datasets: tuple[CheckReport, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
-
-    def render(self) -> str:
-        """For people."""
+    def lines(self) -> Lines:
+        """What it holds, then its datasets."""
         held = ", ".join(plural(getattr(self, noun), noun[:-1]) for noun in ("sources", "episodes", "steps"))
-        head = f"{self.store}: {held} — all {self.laws} laws hold"
-        return "\n".join([head, *(report.render() for report in self.datasets)])
+        yield f"{self.store}: {held} — all {self.laws} laws hold"
+        yield from (report.render() for report in self.datasets)
 
 
 def check(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from logforge.core.report import BaseReport, Lines
 from logforge.core.tabulate import table
 from logforge.schemas.errors import UsageError
 from logforge.store.store import Store, dataset_named
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Listing:
+class Listing(BaseReport):
     """Rows of a query or a list."""
 
     frame: pl.DataFrame
@@ -32,10 +33,10 @@ class Listing:
         rows = json.loads(self.frame.write_json()) if self.frame.width else []
         return {"columns": self.frame.columns, "rows": rows}
 
-    def render(self) -> str:
-        """For people: an aligned table."""
-        rows = [[_plain(value) for value in row] for row in self.frame.iter_rows()]
-        return table(self.frame.columns, rows) + (f"\n{self.note}" if self.note else "")
+    def lines(self) -> Lines:
+        """An aligned table."""
+        yield table(self.frame.columns, [[_plain(value) for value in row] for row in self.frame.iter_rows()])
+        yield self.note or None
 
     def csv(self) -> str:
         """For other programs; nested values as JSON text."""
@@ -60,7 +61,7 @@ def _plain(value: object) -> object:
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(BaseReport):
     """A text with its data."""
 
     text: str
@@ -70,9 +71,9 @@ class Text:
         """For `--json`."""
         return self.data
 
-    def render(self) -> str:
-        """For people."""
-        return self.text
+    def lines(self) -> Lines:
+        """The text."""
+        yield self.text
 
 
 def run_query(store: Store, query: str) -> Listing:
@@ -93,24 +94,25 @@ def compiled(spec_path: str) -> Text:
 
 
 @dataclass(frozen=True)
-class Conflicts:
+class Conflicts(BaseReport):
     """Conflicts with both sides, and how many there are in all."""
 
     views: Sequence[ConflictView]
     total: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """How many there are, and those that are shown."""
         return {"total": self.total, "conflicts": [asdict(view) for view in self.views]}
 
-    def render(self) -> str:
-        """For people."""
+    def lines(self) -> Lines:
+        """Each after the other, and how many of all they are."""
         if not self.views:
-            return "no conflicts"
+            yield "no conflicts"
+            return
         from logforge.dataset.conflicts.views import render
 
-        shown = "\n\n".join(render(view) for view in self.views)
-        return f"{shown}\n\n{len(self.views)} of {self.total} conflicts shown"
+        yield from (f"{render(view)}\n" for view in self.views)
+        yield f"{len(self.views)} of {self.total} conflicts shown"
 
 
 def conflict_views(store: Store, dataset: str, only: Narrowed, limit: int) -> Conflicts:

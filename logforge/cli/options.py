@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import click
 
 from logforge.core.progress import printable
+from logforge.core.report import BaseReport
 
 STORE = click.option(
     "--store",
@@ -27,7 +27,7 @@ WAIT = click.option(
 )
 
 
-def show(report: Any, as_json: bool) -> None:
+def show(report: BaseReport, as_json: bool) -> None:
     """Print a report to stdout: one JSON document, or text that is safe for a terminal."""
     text = json.dumps(report.as_dict(), default=str, ensure_ascii=False) if as_json else report.render()
     click.echo(printable(text))

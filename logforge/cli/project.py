@@ -6,8 +6,8 @@ import shlex
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
+from logforge.core.report import BaseReport, Lines, noted
 from logforge.schemas.errors import StoreError, UsageError
 
 FILES = {
@@ -20,24 +20,20 @@ FILES = {
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(BaseReport):
     """A project as written."""
 
     folder: str
     written: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {"folder": self.folder, "written": list(self.written)}
-
-    def render(self) -> str:
-        """For people: what is there and what to do next."""
-        where = "" if self.folder == "." else f"  cd {shlex.quote(self.folder)}\n"
-        return (
-            "\n".join(f"wrote {path}" for path in self.written)
-            + f"\n\nnext:\n{where}  logforge ingest logs\n  logforge build-dataset --reward reward.yaml\n"
-            '  logforge sql "SELECT action, reward, return_to_go FROM transitions_latest ORDER BY episode_id, step"'
-        )
+    def lines(self) -> Lines:
+        """What is there and what to do next."""
+        yield from noted(self.written, "wrote ")
+        yield "\nnext:"
+        yield None if self.folder == "." else f"  cd {shlex.quote(self.folder)}"
+        yield "  logforge ingest logs"
+        yield "  logforge build-dataset --reward reward.yaml"
+        yield '  logforge sql "SELECT action, reward, return_to_go FROM transitions_latest ORDER BY episode_id, step"'
 
 
 def init_project(folder: str | Path) -> Project:

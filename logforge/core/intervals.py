@@ -53,6 +53,16 @@ class Estimate(NamedTuple):
     reason: str = ""
 
 
+def bracketed(estimate: Estimate, shape: str) -> str:
+    """A number with its interval where it has one, a dash for none."""
+    if estimate.value is None:
+        return "—"
+    if estimate.low is None:
+        return shape.format(estimate.value)
+    value, low, high = (shape.format(part) for part in estimate[:3])
+    return f"{value} [{low}, {high}]"
+
+
 class Noise(NamedTuple):
     """The variance of a mean, and the degrees of freedom of its estimate."""
 

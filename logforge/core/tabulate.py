@@ -46,10 +46,15 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def cut(text: str, width: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
 def fit(line: str, end: str = "", width: int = WIDTH) -> str:
     """One line cut to the width, its `end` kept whole."""
     room, plain = width - len(end), " ".join(line.split("\n"))
-    return (plain if len(plain) <= room else plain[: room - 1] + "…") + end
+    return cut(plain, room) + end
 
 
 def ending(head: str, place: str, width: int = WIDTH) -> str:
@@ -75,8 +80,7 @@ def _text(value: object, limit: int) -> str:
         return "—"
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
-    text = str(value).replace("\n", "⏎")
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return cut(str(value).replace("\n", "⏎"), limit)
 
 
 def _is_number(value: object) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 
 from logforge.core.files import replaced_file
 from logforge.core.progress import Tick, silent
+from logforge.core.report import BaseReport, Lines
 from logforge.envs.behaviour import Behaviour, behaviour, part
 from logforge.envs.episodes import Rollout, draws
 from logforge.envs.rollout import Policy, View, roll
@@ -26,7 +27,7 @@ from logforge.schemas.errors import UsageError
 
 
 @dataclass(frozen=True)
-class SimulationReport:
+class SimulationReport(BaseReport):
     """What was written: counts, and the share of successes (exact for the episodes, an estimate for the policy)."""
 
     world: str
@@ -38,17 +39,14 @@ class SimulationReport:
     truncated: int
     file: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return dict(vars(self))
-
-    def render(self) -> str:
+    def lines(self) -> Lines:
         """Two lines for a terminal."""
         share = self.successes / self.episodes
-        return (
+        yield (
             f"{self.world}: {self.episodes:,} episodes of {self.policy}, {self.steps:,} steps, {share:.1%} successful, "
-            f"{self.truncated:,} cut off at the horizon\n{self.file}"
+            f"{self.truncated:,} cut off at the horizon"
         )
+        yield self.file
 
 
 def simulate(

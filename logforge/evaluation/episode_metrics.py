@@ -7,14 +7,13 @@ same one, a bootstrap would give no width: that of logforge/core/intervals.py st
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Estimate, share
-from logforge.evaluation.families import bracketed
+from logforge.core.intervals import Estimate, bracketed, share
 from logforge.schemas.episode import CLARIFY, RESPOND
 from logforge.shards.arrays import SplitArrays
 
@@ -62,21 +61,6 @@ class EpisodeMetrics:
             f"mean reward {bracketed(self.reward, '{:+.2f}')}, invalid calls {bracketed(self.invalid_calls, '{:.1%}')}, "
             f"tool entropy {bracketed(self.tool_entropy, '{:.2f}')} bits"
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        named = {
-            name: value._asdict() for name in SEVEN if isinstance(value := getattr(self, name), Estimate)
-        }
-        buckets = {
-            name: {
-                "episodes": one.episodes,
-                "success": one.success._asdict(),
-                "steps_of_successes": one.steps_of_successes._asdict(),
-            }
-            for name, one in self.buckets.items()
-        }
-        return {**asdict(self), **named, "buckets": buckets}
 
 
 def metrics_of(

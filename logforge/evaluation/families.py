@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from logforge.core import intervals
-from logforge.core.intervals import Estimate
+from logforge.core.intervals import Estimate, bracketed
+from logforge.core.report import picked, plain
 from logforge.core.tabulate import table
 from logforge.learning.ope.fqe import Fitted
 
@@ -42,12 +43,9 @@ class FamilyRow(NamedTuple):
         """The row as JSON data."""
         return {
             "policy": self.policy,
-            "iid": {"value": self.iid._asdict(), "action_match": self.iid_match._asdict()},
-            "ood_family": {
-                "value": self.ood_family._asdict(),
-                "action_match": self.ood_family_match._asdict(),
-            },
-            "loss": self.loss._asdict(),
+            "iid": {"value": plain(self.iid), "action_match": plain(self.iid_match)},
+            "ood_family": {"value": plain(self.ood_family), "action_match": plain(self.ood_family_match)},
+            "loss": plain(self.loss),
         }
 
     def cells(self) -> list[str]:
@@ -70,12 +68,12 @@ class Generalisation(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """The comparison as JSON data."""
-        sides = {
-            name: {"split": side.split, "episodes": side.episodes}
-            for name, side in (("iid", self.iid), ("ood_family", self.ood_family))
+        sides = {name: picked(getattr(self, name), "split", "episodes") for name in ("iid", "ood_family")}
+        return {
+            **sides,
+            "policies": plain(self.rows),
+            "verdict": picked(self, "better", "text", "difference"),
         }
-        verdict = {"better": self.better, "text": self.text, "difference": self.difference._asdict()}
-        return {**sides, "policies": [row.as_dict() for row in self.rows], "verdict": verdict}
 
     def lines(self) -> Iterator[str]:
         """The comparison as text, the verdict last."""
@@ -139,13 +137,3 @@ def _row(name: str, iid: Side, ood_family: Side) -> FamilyRow:
 
 def _loses(row: FamilyRow) -> str:
     return f"{row.policy} loses {bracketed(row.loss, '{:+.2f}')}"
-
-
-def bracketed(estimate: Estimate, shape: str) -> str:
-    """A number with its interval where it has one, a dash for none."""
-    if estimate.value is None:
-        return "—"
-    if estimate.low is None:
-        return shape.format(estimate.value)
-    value, low, high = (shape.format(part) for part in estimate[:3])
-    return f"{value} [{low}, {high}]"

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.core import intervals, types
-from logforge.core.intervals import Estimate
+from logforge.core.intervals import Estimate, bracketed
 from logforge.core.progress import Tick
 from logforge.dataset.weights.curriculum import stage_outcomes
 from logforge.evaluation.episode_metrics import metrics_of
-from logforge.evaluation.families import Side, bracketed, compare
+from logforge.evaluation.families import Side, compare
 from logforge.evaluation.report import LOGGED, EvaluationReport, PolicyRow, Verdict
 from logforge.learning.ope import fqe as ope
 from logforge.learning.ope.fqe import Fitted

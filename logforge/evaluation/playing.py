@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Estimate
+from logforge.core.intervals import Estimate, bracketed
 from logforge.core.platforms import peak_megabytes
 from logforge.core.progress import Tick, silent
+from logforge.core.report import BaseReport, Lines, noted, picked, plain
 from logforge.core.tabulate import plural, table
 from logforge.evaluation.episode_metrics import EpisodeMetrics, metrics_of
-from logforge.evaluation.families import bracketed
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
 from logforge.learning.policies.runs import read_run, run_data
 from logforge.schemas.errors import Mismatch, UnknownName
@@ -55,9 +55,13 @@ class Row(NamedTuple):
     metrics: EpisodeMetrics
     against_bc: Estimate | None
 
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON data: the metrics beside the names."""
+        return {**picked(self, "policy", "kind", "against_bc"), **plain(self.metrics)}
+
 
 @dataclass(frozen=True)
-class PlayReport:
+class PlayReport(BaseReport):
     """What was played. `notes` say what must be known to read it."""
 
     run: str
@@ -68,35 +72,14 @@ class PlayReport:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        rows = [
-            {
-                "policy": row.policy,
-                "kind": row.kind,
-                "against_bc": row.against_bc and row.against_bc._asdict(),
-                **row.metrics.as_dict(),
-            }
-            for row in self.rows
-        ]
-        return {**asdict(replace(self, rows=())), "rows": rows, "notes": list(self.notes)}
-
-    def render(self) -> str:
-        """For people."""
+    def lines(self) -> Lines:
+        """How the episodes went, what each policy did in them, and on which problems."""
         words = "in wordings that no log has" if self.held_out else "in the wordings of logs"
-        head = f"{self.run}: {plural(self.episodes, 'episode')} of {self.simulator} played of each policy, {words}"
-        return "\n".join(
-            [
-                head,
-                "",
-                self._outcomes(),
-                "",
-                self._conduct(),
-                "",
-                self._buckets(),
-                *(f"note: {note}" for note in self.notes),
-            ]
-        )
+        yield f"{self.run}: {plural(self.episodes, 'episode')} of {self.simulator} played of each policy, {words}\n"
+        yield self._outcomes() + "\n"
+        yield self._conduct() + "\n"
+        yield self._buckets()
+        yield from noted(self.notes)
 
     def _outcomes(self) -> str:
         header = ("policy", "kind", "success", "against bc", "steps of successes", "mean reward")

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from logforge.core.intervals import Estimate
+from logforge.core.intervals import Estimate, bracketed
+from logforge.core.report import BaseReport, Lines, picked, plain
 from logforge.core.tabulate import table
 from logforge.dataset.weights.curriculum import StageOutcome
 from logforge.evaluation.episode_metrics import EpisodeMetrics
-from logforge.evaluation.families import Generalisation, bracketed
+from logforge.evaluation.families import Generalisation
 from logforge.learning.ope.importance_sampling import ROBUST, Importance
 from logforge.learning.ope.support import Support
 
@@ -39,17 +40,14 @@ class PolicyRow(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """The row as JSON data."""
+        unlike = ("never_logged", "no_similar_state")
         return {
             "policy": self.policy,
-            "value": self.value._asdict(),
-            "action_match": self.match._asdict(),
+            "value": plain(self.value),
+            "action_match": plain(self.match),
             "like_bc": self.like_bc,
-            "never_logged": self.support.never_logged if self.support else None,
-            "no_similar_state": self.support.no_similar_state if self.support else None,
-            "favourite": list(self.favourite) if self.favourite else None,
-            "members": dict(self.members),
-            "iqm": self.iqm,
-            "importance": self.importance.as_dict() if self.importance else None,
+            **(picked(self.support, *unlike) if self.support else dict.fromkeys(unlike)),
+            **picked(self, "favourite", "members", "iqm", "importance"),
         }
 
     def cells(self) -> tuple[str, ...]:
@@ -76,7 +74,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EvaluationReport:
+class EvaluationReport(BaseReport):
     """What is known of a run's policies from held-out episodes."""
 
     run: str
@@ -99,47 +97,31 @@ class EvaluationReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON data; what has no number is null, with its reason."""
-        verdict = {**self.verdict._asdict(), "difference": self.verdict.difference._asdict()}
-        plain = {
-            name: getattr(self, name)
-            for name in ("run", "dataset", "dataset_hash", "split", "episodes", "complete", "decisions")
-        }
-        return {
-            **plain,
-            "policies": [row.as_dict() for row in self.rows],
-            "verdict": verdict,
-            "caveats": list(self.caveats),
-            "settings": self.settings,
-            "log": self.log.as_dict(),
-            "stages": [stage._asdict() for stage in self.stages],
-            "generalisation": self.generalisation.as_dict() if self.generalisation else None,
-        }
+        told = super().as_dict()
+        return {("policies" if name == "rows" else name): value for name, value in told.items()}
 
-    def render(self) -> str:
+    def lines(self) -> Lines:
         """The report as text, up to 100 columns wide."""
         size = f"{self.episodes} episodes ({self.complete} complete), {self.decisions} decisions"
         header = ("policy", "value (95 %)", "action match (95 %)", "like bc", "never logged", "no similar")
-        lines = [f"{self.dataset} ({self.dataset_hash[:12]}), {self.split}: {size}", ""]
-        lines += [table(header, [row.cells() for row in self.rows]), ""]
+        yield f"{self.dataset} ({self.dataset_hash[:12]}), {self.split}: {size}\n"
+        yield table(header, [row.cells() for row in self.rows]) + "\n"
         for row in self.rows:
             if row.value.reason:
-                lines += _wrapped(f"— value of {row.policy}: {row.value.reason}")
+                yield _wrapped(f"— value of {row.policy}: {row.value.reason}")
             if row.match.reason and row.policy != LOGGED:
-                lines += _wrapped(f"— action match of {row.policy}: {row.match.reason}")
-            lines += _wrapped(_of_members(row)) if row.members else []
-        lines += _wrapped(f"the log: {self.log.told()}")
-        lines += self._weighed()
-        lines += _wrapped(f"verdict: {self.verdict.text}")
+                yield _wrapped(f"— action match of {row.policy}: {row.match.reason}")
+            yield _wrapped(_of_members(row)) if row.members else None
+        yield _wrapped(f"the log: {self.log.told()}")
+        yield from self._weighed()
+        yield _wrapped(f"verdict: {self.verdict.text}")
         if self.generalisation:
             *lines_of, told = self.generalisation.lines()
-            lines += ["", *lines_of, *_wrapped(told)]
+            yield from ("", *lines_of, _wrapped(told))
         for stage in self.stages:
             success = "—" if stage.success is None else f"{stage.success:.0%}"
-            lines.append(
-                f"stage {stage.stage}: {stage.episodes} episodes, logged success {success} of {stage.known} known"
-            )
-        lines += [line for caveat in self.caveats for line in _wrapped(f"caveat: {caveat}")]
-        return "\n".join(lines)
+            yield f"stage {stage.stage}: {stage.episodes} episodes, logged success {success} of {stage.known} known"
+        yield from (_wrapped(f"caveat: {caveat}") for caveat in self.caveats)
 
     def _weighed(self) -> list[str]:
         """The estimators by importance sampling, and how they go with FQE."""
@@ -157,7 +139,7 @@ class EvaluationReport:
         alike = {one.estimate.reason for _, found in weighed for one in found.estimates.values()}
         if len(alike) == 1 and (reason := alike.pop()):  # what the log lacks, it lacks for every policy
             told = [f"importance sampling cannot judge these policies: {reason}"]
-        return [*lines, *(line for one in told for line in _wrapped(one))]
+        return [*lines, *map(_wrapped, told)]
 
 
 def agreement(policy: str, fqe: Estimate, found: Importance, whole: bool) -> str:
@@ -194,7 +176,7 @@ def _of_members(row: PolicyRow) -> str:
     return f"members of {row.policy}: {points}{middle}"
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrapped(text: str) -> str:
     import textwrap
 
-    return textwrap.wrap(text, 100, subsequent_indent="  ", break_long_words=True)
+    return textwrap.fill(text, 100, subsequent_indent="  ", break_long_words=True)

@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 
 from logforge.core.files import replaced_file
+from logforge.core.report import BaseReport, Lines
 from logforge.dataset.conflicts.groups import find_conflicts
 from logforge.dataset.conflicts.rows import comparable, decisions_of
 from logforge.exports.job import check_build
@@ -40,7 +41,7 @@ _SIDE = ["level", "state_key", "action"]
 
 
 @dataclass(frozen=True)
-class PairsReport:
+class PairsReport(BaseReport):
     """What was written, and how many contrasts were left out because their interval holds 0 or cannot be given."""
 
     dataset: str
@@ -49,14 +50,10 @@ class PairsReport:
     pairs: int
     uncertain: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return dict(self.__dict__)
-
-    def render(self) -> str:
-        """For people."""
+    def lines(self) -> Lines:
+        """A line."""
         more = f"; {self.uncertain} uncertain ones left out" if self.uncertain else ""
-        return f"{self.split} of {self.dataset} → {self.out} ({self.pairs} preference pairs{more})"
+        yield f"{self.split} of {self.dataset} → {self.out} ({self.pairs} preference pairs{more})"
 
 
 def export_pairs(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logforge.core.progress import Tick, silent
+from logforge.core.report import BaseReport, Lines, picked
 from logforge.exports.catalogue import TRANSITIONS, Format, format_named
 from logforge.exports.job import Job, Options, Written, check_build
 from logforge.schemas.errors import Mismatch, UsageError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ExportReport:
+class ExportReport(BaseReport):
     """What was written: rows by split, how many of the split's transitions (or contrasts) they hold, and what was left out."""
 
     dataset: str
@@ -51,18 +52,15 @@ class ExportReport:
             }
             for part in self.written
         }
-        about = {name: getattr(self, name) for name in ("dataset", "format", "out", "rows", "bytes")}
-        return {**about, "splits": splits}
+        return {**picked(self, "dataset", "format", "out", "rows", "bytes"), "splits": splits}
 
-    def render(self) -> str:
-        """For people: a line for each split, and one for each reason why something was left out."""
-        lines = [f"{self.dataset} → {self.out} ({self.format}, {self.bytes:,} bytes)"]
+    def lines(self) -> Lines:
+        """A line for each split, and one for each reason why something was left out."""
+        yield f"{self.dataset} → {self.out} ({self.format}, {self.bytes:,} bytes)"
         for part in self.written:
-            lines.append(
-                f"{part.split}: {part.rows:,} rows, {part.covered:,} of {part.total:,} {self.counts}"
-            )
-            lines += [f"  left out: {count:,} ({reason})" for reason, count in sorted(part.left_out.items())]
-        return "\n".join(lines)
+            yield f"{part.split}: {part.rows:,} rows, {part.covered:,} of {part.total:,} {self.counts}"
+            for reason, count in sorted(part.left_out.items()):
+                yield f"  left out: {count:,} ({reason})"
 
 
 def export(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
+from logforge.core.report import BaseReport, Lines, noted, rest
 from logforge.core.tabulate import plural
 from logforge.store.forgotten import Kind
 
@@ -30,7 +31,7 @@ class RunLoss(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ForgetReport:
+class ForgetReport(BaseReport):
     """What is gone. `related` of the episodes share the text of those that were named: sub-agents, resumed and forked
     sessions. `files` are the log files that still hold it, `runs` the policies that lost golden states, of this or of an earlier
     forget."""
@@ -63,37 +64,25 @@ class ForgetReport:
             f"--{self.kind} {shlex.quote(self.name)} --runs DIR` takes them out of the policies below DIR"
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        datasets, runs = [item._asdict() for item in self.datasets], [item._asdict() for item in self.runs]
-        return {**asdict(self), "datasets": datasets, "runs": runs}
-
-    def render(self) -> str:
-        """For people: what went, what it means for datasets, and where it still is."""
+    def lines(self) -> Lines:
+        """What went, what it means for datasets, and where it still is."""
         if not self.episodes and not self.sources:
-            before = f"the {self.kind} {self.name!r} was forgotten before, and nothing of it is left"
-            return "\n".join([before, *map(self._run, self.runs)])
-        verb = "would forget" if self.dry_run else "forgot"
-        lines = [
-            f"{verb} {self.kind} {self.name!r}: {plural(self.episodes, 'episode')}, "
-            f"{plural(self.messages, 'message')}, {plural(self.steps, 'step')}"
-        ]
+            yield f"the {self.kind} {self.name!r} was forgotten before, and nothing of it is left"
+            yield from map(self._run, self.runs)
+            return
+        held = (plural(getattr(self, noun), noun[:-1]) for noun in ("episodes", "messages", "steps"))
+        yield f"{'would forget' if self.dry_run else 'forgot'} {self.kind} {self.name!r}: {', '.join(held)}"
         if self.related:
-            lines.append(
-                f"  {self.related} of the episodes are sub-agents, or sessions that resume or share its text"
-            )
+            yield f"  {self.related} of the episodes are sub-agents, or sessions that resume or share its text"
         if self.sources:
-            lines.append(f"  {plural(len(self.sources), 'whole source')}")
-        lines += [self._loss(item) for item in self.datasets]
-        lines += map(self._run, self.runs)
+            yield f"  {plural(len(self.sources), 'whole source')}"
+        yield from map(self._loss, self.datasets)
+        yield from map(self._run, self.runs)
         if self.files:
-            lines.append(
-                "still in these log files, which logforge never changes; delete them if it must be gone there:"
-            )
-            lines += [f"  {name}" for name in self.files[:_SHOWN]]
-            lines += [f"  … and {len(self.files) - _SHOWN} more"] if len(self.files) > _SHOWN else []
-        lines.append("nothing was changed" if self.dry_run else "an ingest will not bring it back")
-        return "\n".join(lines)
+            yield "still in these log files, which logforge never changes; delete them if it must be gone there:"
+            yield from noted(self.files[:_SHOWN], "  ")
+            yield rest(self.files, _SHOWN, "  … and {} more")
+        yield "nothing was changed" if self.dry_run else "an ingest will not bring it back"
 
     def _run(self, item: RunLoss) -> str:
         states = plural(item.states, "golden state")
@@ -112,18 +101,15 @@ class ForgetReport:
 
 
 @dataclass(frozen=True)
-class RevokeReport:
+class RevokeReport(BaseReport):
     """What is no longer kept out."""
+
+    first = ("revoked",)
+    revoked: ClassVar[bool] = True
 
     kind: Kind
     name: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {"revoked": True, **asdict(self)}
-
-    def render(self) -> str:
-        """For people."""
-        return (
-            f"the {self.kind} {self.name!r} is no longer kept out: the next ingest of its logs reads it again"
-        )
+    def lines(self) -> Lines:
+        """A line."""
+        yield f"the {self.kind} {self.name!r} is no longer kept out: the next ingest of its logs reads it again"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from logforge.connectors.detection import claims, get
 from logforge.connectors.records.base import Head, look
+from logforge.core.report import BaseReport, Lines, noted
 from logforge.core.tabulate import table
 from logforge.ingestion.packed import Unpacker, discard, withheld
 from logforge.ingestion.reading import Job, ReadOptions, SourceReading, read_source
@@ -48,8 +49,11 @@ class FilePlan:
 
 
 @dataclass(frozen=True)
-class DryRun:
+class DryRun(BaseReport):
     """The plans of all files; `stayed` says of others why an ingest would leave them as the store has them."""
+
+    first = ("dry_run",)
+    dry_run: ClassVar[bool] = True
 
     files: tuple[FilePlan, ...]
     stayed: tuple[str, ...] = ()
@@ -59,33 +63,23 @@ class DryRun:
         held = any(plan.kept or plan.duplicates for plan in self.files)
         return int(not held or (strict and any(plan.quarantined for plan in self.files)))
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        files = [asdict(plan) for plan in self.files]
-        return {"dry_run": True, "files": files, "stayed": list(self.stayed)}
-
-    def render(self) -> str:
-        """For people: a row per file, and under it why and what would be set aside."""
+    def lines(self) -> Lines:
+        """A row per file, and under it why and what would be set aside."""
         if not self.files and not self.stayed:
-            return "nothing to read: no file was found"
+            yield "nothing to read: no file was found"
+            return
         header = ("file", "format", "sure", "records", "kept", "dup", "quar", "skip", "episodes")
         rows = [
             (
-                _end(p.path),
-                p.format,
-                p.confidence,
-                p.records,
-                p.kept,
-                p.duplicates,
-                p.quarantined,
-                p.skipped,
-                p.episodes,
+                _end(p.path), p.format, p.confidence, p.records, p.kept, p.duplicates, p.quarantined, p.skipped, p.episodes,
             )
             for p in self.files
-        ]
-        aside = [f"{plan.path}: {reason}" for plan in self.files for reason in plan.reasons]
-        aside += [f"would leave it as it is: {why}" for why in self.stayed]
-        return "\n".join([table(header, rows), "", *self._why(), *aside, "", "dry run: nothing was stored"])
+        ]  # fmt: skip
+        yield table(header, rows) + "\n"
+        yield from self._why()
+        yield from (f"{plan.path}: {reason}" for plan in self.files for reason in plan.reasons)
+        yield from noted(self.stayed, "would leave it as it is: ")
+        yield "\ndry run: nothing was stored"
 
     def _why(self) -> list[str]:
         """What the files of each format look like; files that look the same share a line."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
+from logforge.core.report import BaseReport, Lines, each, picked
 from logforge.core.tabulate import LINES, WIDTH, ending, fit, listed, plural
 from logforge.ingestion.sources.discover import label_of
 from logforge.schemas.errors import UnknownName, UsageError
@@ -58,8 +59,10 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Overview:
+class Overview(BaseReport):
     """Everything set aside, by rule, the most frequent first."""
+
+    first = ("times",)
 
     groups: tuple[Group, ...]
 
@@ -68,27 +71,19 @@ class Overview:
         """How many things were set aside."""
         return sum(group.times for group in self.groups)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`: everything, remedies and all."""
-        groups = [{**asdict(g), "reasons": [reason._asdict() for reason in g.reasons]} for g in self.groups]
-        return {"times": self.times, "groups": groups}
-
-    def render(self) -> str:
-        """For people: at most one screen."""
+    def lines(self) -> Lines:
+        """At most one screen."""
         if not self.groups:
-            return "nothing is set aside"
+            yield "nothing is set aside"
+            return
         blocks = [group.lines() for group in self.groups]
         room = LINES - 2
         shown = len(blocks) if 3 * len(blocks) <= room else (room - _REST) // 3
         rest = [f"{group.times:,} × {group.rule}" for group in self.groups[shown:]]
-        return "\n".join(
-            [
-                f"{plural(self.times, 'thing')} set aside under {plural(len(self.groups), 'rule')}",
-                *(line for block in blocks[:shown] for line in block),
-                *listed("also: ", rest, "more rules: --json lists all", _REST),
-                "rows: logforge quarantine --rule RULE · after a fix: logforge quarantine --replay",
-            ]
-        )
+        yield f"{plural(self.times, 'thing')} set aside under {plural(len(self.groups), 'rule')}"
+        yield from (line for block in blocks[:shown] for line in block)
+        yield from listed("also: ", rest, "more rules: --json lists all", _REST)
+        yield "rows: logforge quarantine --rule RULE · after a fix: logforge quarantine --replay"
 
 
 class Row(NamedTuple):
@@ -103,6 +98,10 @@ class Row(NamedTuple):
     reason: str
     detail: str
     excerpt: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON data, with what its rule means and what to do about it."""
+        return {**each(self), "meaning": meaning_of(self.rule), "remedy": remedy_of(self.rule)}
 
     def lines(self) -> list[str]:
         """For people: a block of place, reason, finding and excerpt."""
@@ -120,7 +119,7 @@ def _wrapped(text: str, margin: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(BaseReport):
     """Rows by rule and place, and how many there are in all."""
 
     rows: tuple[Row, ...]
@@ -128,22 +127,18 @@ class Rows:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: every row with its rule's meaning and remedy."""
-        told = [
-            {**row._asdict(), "meaning": meaning_of(row.rule), "remedy": remedy_of(row.rule)}
-            for row in self.rows
-        ]
-        return {"total": self.total, "rows": told}
+        return picked(self, "total", "rows")
 
-    def render(self) -> str:
-        """For people: a block per row, under each rule its remedy."""
+    def lines(self) -> Lines:
+        """A block per row, under each rule its remedy."""
         if not self.total:
-            return "nothing is set aside here"
-        lines: list[str] = []
+            yield "nothing is set aside here"
+            return
         for rule in dict.fromkeys(row.rule for row in self.rows):
-            lines += [line for row in self.rows if row.rule == rule for line in row.lines()]
-            lines += ["", f"→ {rule}: {remedy_of(rule)}", ""]
+            yield from (line for row in self.rows if row.rule == rule for line in row.lines())
+            yield f"\n→ {rule}: {remedy_of(rule)}\n"
         more = "; --limit N shows more" if self.total > len(self.rows) else ""
-        return "\n".join([*lines, f"{len(self.rows):,} of {self.total:,} rows{more}"])
+        yield f"{len(self.rows):,} of {self.total:,} rows{more}"
 
 
 class Choice(NamedTuple):

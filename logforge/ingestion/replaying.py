@@ -10,6 +10,7 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from logforge.core.progress import Tick, silent
+from logforge.core.report import BaseReport, Lines, each
 from logforge.core.tabulate import WIDTH, Count, listed, plural, table
 from logforge.ingestion.pipeline import read_again
 from logforge.ingestion.quarantine import choice
@@ -29,9 +30,13 @@ class Change(NamedTuple):
     before: int
     after: int
 
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON data, with what to do about it."""
+        return {**each(self), "remedy": remedy_of(self.rule)}
+
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(BaseReport):
     """What reading again brought. `gone` are sources whose files are not there any more, `stayed` says of others what read
     them and is not here: both stay as they are."""
 
@@ -59,30 +64,25 @@ class Replay:
         better = self.rescued > 0 or self.after < self.before
         return int(self.lost > 0 or (bool(self.changes or self.gone or self.stayed) and not better))
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        changes = [{**change._asdict(), "remedy": remedy_of(change.rule)} for change in self.changes]
-        counts = {"read": self.read, "rescued": self.rescued, "lost": self.lost}
-        return {**counts, "changes": changes, "gone": list(self.gone), "stayed": list(self.stayed)}
-
-    def render(self) -> str:
-        """For people: what was rescued and what is left, by rule, with what is left to do."""
+    def lines(self) -> Lines:
+        """What was rescued and what is left, by rule, with what is left to do."""
         if not self.read and not self.gone and not self.stayed:
-            return "nothing to replay: nothing is set aside here"
-        lines = [
-            f"{plural(self.read, 'source')} read again: {plural(self.rescued, 'record')} rescued; "
-            f"set aside {self.before:,} before, {self.after:,} now"
-        ]
+            yield "nothing to replay: nothing is set aside here"
+            return
+        rescued = f"{plural(self.read, 'source')} read again: {plural(self.rescued, 'record')} rescued"
+        yield f"{rescued}; set aside {self.before:,} before, {self.after:,} now"
         if self.lost:
-            lines.append(f"{plural(self.lost, 'record')} {'is' if self.lost == 1 else 'are'} no longer kept")
-        if self.changes:
-            rows = [(c.rule, Count(c.before), Count(c.after)) for c in self.changes[:_RULES]]
-            lines.append(table(("rule", "before", "now"), rows))
-            lines += listed("also: ", [c.rule for c in self.changes[_RULES:]], "more rules: --json lists all")
-        for change in self.changes[:_RULES]:
-            lines += wrap(f"→ {change.rule}: {remedy_of(change.rule)}", WIDTH) if change.after else []
-        lines += listed("gone, kept as it was: ", self.gone, "more: --json lists all")
-        return "\n".join(lines + listed("left as it was: ", self.stayed, "more: --json lists all", _STAYED))
+            yield f"{plural(self.lost, 'record')} {'is' if self.lost == 1 else 'are'} no longer kept"
+        shown = self.changes[:_RULES]
+        if shown:
+            yield table(("rule", "before", "now"), [(c.rule, Count(c.before), Count(c.after)) for c in shown])
+            yield from listed(
+                "also: ", [c.rule for c in self.changes[_RULES:]], "more rules: --json lists all"
+            )
+        for change in shown:
+            yield from wrap(f"→ {change.rule}: {remedy_of(change.rule)}", WIDTH) if change.after else []
+        yield from listed("gone, kept as it was: ", self.gone, "more: --json lists all")
+        yield from listed("left as it was: ", self.stayed, "more: --json lists all", _STAYED)
 
 
 def replay(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from logforge.connectors.episodes.tool_names import KINDS as NAME_KINDS
-from logforge.core.tabulate import LINES, Count, ending, fit, listed, plural, table
+from logforge.core.report import BaseReport, Lines, each
+from logforge.core.tabulate import LINES, Count, cut, ending, fit, listed, plural, table
 from logforge.ingestion.quarantine import at_first
 from logforge.schemas.rules import remedy_of
 from logforge.store.store import Store
@@ -67,6 +68,10 @@ class Quarantined(NamedTuple):
     times: int
     first: str
 
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON data, with what to do about it."""
+        return {**each(self), "remedy": remedy_of(self.rule)}
+
     def line(self) -> str:
         """For people: one line."""
         place = ending("", self.first, _PLACE)
@@ -74,12 +79,14 @@ class Quarantined(NamedTuple):
 
 
 @dataclass(frozen=True)
-class IngestReport:
+class IngestReport(BaseReport):
     """What an ingest read. `unchanged` sources were skipped; the counts cover what was read and what was unchanged.
 
     `redactions` counts the secrets replaced in stored text by kind, `allowed` those that stay because the user said so, `flags` the flagged messages. `stayed` says of sources
     that changed why what they brought was left as it is.
     """
+
+    last = ("kept",)
 
     read: int
     unchanged: int
@@ -108,29 +115,16 @@ class IngestReport:
         held = any(item.kept or item.duplicates for item in self.formats)
         return int(not held or (strict and self.quarantined > 0))
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            **asdict(self),
-            "formats": [item._asdict() for item in self.formats],
-            "quarantine": [{**item._asdict(), "remedy": remedy_of(item.rule)} for item in self.quarantine],
-            "repairs": self.repairs._asdict(),
-            "kept": self.kept,
-        }
-
-    def render(self) -> str:
-        """For people: at most one screen, the largest first."""
+    def lines(self) -> Lines:
+        """At most one screen, the largest first."""
         if not self.formats:
-            return "nothing to read: no file was found"
+            yield "nothing to read: no file was found"
+            return
         notes = [self._law(), *self._notes(), *self._aside()]
         rows = self._rows(LINES - 3 - len(notes))
-        return "\n".join(
-            [
-                f"{plural(self.read, 'source')} read, {self.unchanged:,} unchanged",
-                table(_HEADER, [[_name(row[0]), *map(Count, row[1:])] for row in rows], limit=17),
-                *notes,
-            ]
-        )
+        yield f"{plural(self.read, 'source')} read, {self.unchanged:,} unchanged"
+        yield table(_HEADER, [[cut(row[0], 17), *map(Count, row[1:])] for row in rows], limit=17)
+        yield from notes
 
     def _rows(self, room: int) -> list[FormatCounts]:
         """The largest formats, the others as one, the unread ones, and all of them as one, in so many rows."""
@@ -181,10 +175,6 @@ def counted(head: str, counts: dict[str, int]) -> list[str]:
     """Things with their numbers, the most frequent first, in one line; none when there is nothing."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return listed(head, [f"{number:,} {name}" for name, number in ordered], "more kinds: --json lists all")
-
-
-def _name(text: str) -> str:
-    return text if len(text) <= 17 else text[:16] + "…"
 
 
 def _sum(name: str, items: Iterable[FormatCounts]) -> FormatCounts:

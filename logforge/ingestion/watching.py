@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from logforge.core.report import BaseReport, Lines
 from logforge.core.tabulate import listed, plural
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.sources.discover import Found, check_paths, find
@@ -44,9 +45,12 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pass:
+class Pass(BaseReport):
     """One pass that read something, or found a file gone. `new` is what the store holds more than before, `stayed` says of
     files that changed why what they brought was left as it is."""
+
+    first = ("event",)
+    event: ClassVar[str] = "pass"
 
     read: int
     gone: int
@@ -59,23 +63,14 @@ class Pass:
     total: Held
     stayed: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`: one line."""
-        return {"event": "pass", **self.__dict__, "new": self.new._asdict(), "total": self.total._asdict()}
-
-    def render(self) -> str:
-        """For people: one line."""
+    def lines(self) -> Lines:
+        """One line, and one on what was left as it was."""
         more = ", ".join(_signed(count, name) for name, count in self.new._asdict().items() if count)
         aside = f", {plural(self.quarantined, 'record')} in quarantine" if self.quarantined else ""
-        gone = (
-            f"; {plural(self.gone, 'file')} gone, what {_they(self.gone)} brought stays" if self.gone else ""
-        )
-        line = f"{plural(self.read, 'source')} read: {more or 'nothing new'}{aside}{gone}"
-        return "\n".join([line, *listed("left as it was: ", self.stayed, "more: --json lists all")])
-
-
-def _they(number: int) -> str:
-    return "it" if number == 1 else "they"
+        they = "it" if self.gone == 1 else "they"
+        gone = f"; {plural(self.gone, 'file')} gone, what {they} brought stays" if self.gone else ""
+        yield f"{plural(self.read, 'source')} read: {more or 'nothing new'}{aside}{gone}"
+        yield from listed("left as it was: ", self.stayed, "more: --json lists all")
 
 
 def _signed(change: int, names: str) -> str:
@@ -83,24 +78,23 @@ def _signed(change: int, names: str) -> str:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(BaseReport):
     """What a watch did until it was stopped."""
+
+    first = ("event",)
+    event: ClassVar[str] = "stopped"
 
     passes: int
     read: int
     total: Held
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`: the last line."""
-        return {"event": "stopped", **self.__dict__, "total": self.total._asdict()}
-
-    def render(self) -> str:
-        """For people: the last line."""
+    def lines(self) -> Lines:
+        """The last line."""
         held = ", ".join(
             plural(count, name.removesuffix("s")) for name, count in self.total._asdict().items()
         )
         passes = "1 pass" if self.passes == 1 else f"{self.passes:,} passes"
-        return f"stopped after {passes}, {plural(self.read, 'source')} read; the store holds {held}"
+        yield f"stopped after {passes}, {plural(self.read, 'source')} read; the store holds {held}"
 
 
 def watch(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from logforge.core.report import BaseReport, Lines, noted
+from logforge.core.tabulate import cut
 from logforge.lineage.source_bytes import moved
 from logforge.rewards.pipeline import load_spec, read_inputs
 from logforge.rewards.sql.query import value, when
@@ -54,7 +56,7 @@ class StepView:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(BaseReport):
     """An episode of a dataset, step by step."""
 
     dataset: str
@@ -66,34 +68,22 @@ class Explanation:
     steps: tuple[StepView, ...]
     notes: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        steps = [{**asdict(step), "terms": [term._asdict() for term in step.terms]} for step in self.steps]
-        return {**asdict(self), "steps": steps}
-
-    def render(self) -> str:
-        """For people."""
-        lines = [
-            f"episode {self.episode_id} in {self.dataset} ({self.split}), success {self.success}, {self.ending_reason}",
-            f"task: {_cut(self.task)}",
-            *(f"note: {note}" for note in self.notes),
-        ]
+    def lines(self) -> Lines:
+        """The episode, then its steps."""
+        yield f"episode {self.episode_id} in {self.dataset} ({self.split}), success {self.success}, {self.ending_reason}"
+        yield f"task: {_cut(self.task)}"
+        yield from noted(self.notes)
         for step in self.steps:
             terms = "  ".join(f"{name} {value:+g}" for name, value in step.reward_terms.items() if value)
-            lines += [
-                "",
-                f"{step.step:>3}  {step.action} {_cut(step.arguments)}",
-                f"     reward {step.reward:+g} = {terms or 'no term fires'}   return {step.return_to_go:+.4g}{step.end}",
-                *(term.render() for term in step.terms),
-                f"     at {step.locator}",
-            ]
-            if step.made_from:
-                lines.append(f"     made by {step.made_from}")
+            paid = f"reward {step.reward:+g} = {terms or 'no term fires'}"
+            yield f"\n{step.step:>3}  {step.action} {_cut(step.arguments)}"
+            yield f"     {paid}   return {step.return_to_go:+.4g}{step.end}"
+            yield from (term.render() for term in step.terms)
+            yield f"     at {step.locator}"
+            yield f"     made by {step.made_from}" if step.made_from else None
             if step.result_status:
-                lines.append(
-                    f"     → {step.result_status}: {_cut(step.result)}  at {step.result_locator or 'no result logged'}"
-                )
-        return "\n".join(lines)
+                where = step.result_locator or "no result logged"
+                yield f"     → {step.result_status}: {_cut(step.result)}  at {where}"
 
 
 def explain(store: Store, episode: str, dataset: str | None = None) -> Explanation:
@@ -192,8 +182,7 @@ def _identify(store: Store, dataset: str, prefix: str) -> str:
 
 
 def _cut(text: str | None, size: int = _TEXT) -> str:
-    flat = " ".join((text or "—").split())
-    return flat if len(flat) <= size else flat[: size - 1] + "…"
+    return cut(" ".join((text or "—").split()), size)
 
 
 # An augmented row has its parent's arguments and place in the log, but a result of its own, which is not stored.

@@ -19,7 +19,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.core.tabulate import table
+from logforge.core.report import BaseReport, Lines, noted, picked
+from logforge.core.tabulate import cut, table
 from logforge.report.page.context import Context
 from logforge.report.sections.failures import labelled
 from logforge.report.topics import topics, words_of
@@ -80,7 +81,7 @@ class BadCase:
 
 
 @dataclass(frozen=True)
-class BadCases:
+class BadCases(BaseReport):
     """All clusters of a dataset's failures, the costliest first. `limit` is how many are told."""
 
     dataset: str
@@ -90,32 +91,27 @@ class BadCases:
     written: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        cases = [
-            {**asdict(case), "regret": case.regret, "cost": case.cost} for case in self.cases[: self.limit]
-        ]
+        """For `--json`: the costliest clusters, and how many there are."""
+        cases = [{**asdict(case), **picked(case, "regret", "cost")} for case in self.cases[: self.limit]]
         return {
-            "dataset": self.dataset, "failures": self.failures, "clusters": len(self.cases), "cases": cases,
-            "written": list(self.written),
+            **picked(self, "dataset", "failures"), "clusters": len(self.cases), "cases": cases,
+            **picked(self, "written"),
         }  # fmt: skip
 
-    def render(self) -> str:
-        """For people."""
+    def lines(self) -> Lines:
+        """A table of the costliest clusters, and what each begins with."""
         if not self.cases:
-            return f"{self.dataset}: no failed episode in train"
+            yield f"{self.dataset}: no failed episode in train"
+            return
         shown = self.cases[: self.limit]
         header = ("", "topic", "failure", "episodes", "regret", "cost", "against")
-        lines = [
-            f"{self.dataset}: {self.failures} failed train episodes in {len(self.cases)} clusters",
-            "",
-            table(header, [_cells(case) for case in shown]),
-        ]
+        yield f"{self.dataset}: {self.failures} failed train episodes in {len(self.cases)} clusters\n"
+        yield table(header, [_cells(case) for case in shown])
         for case in shown:
-            lines += ["", f"{case.rank}  {_named(case)}: failures begin with {_listed(case.openings)}"]
-            lines.append(f"   successes of the topic begin with {_listed(case.better)}")
-            lines += [f"   {item.episode_id[:12]}  {item.locator}  {item.text}" for item in case.examples]
-        lines += [f"wrote {path}" for path in self.written]
-        return "\n".join(lines)
+            yield f"\n{case.rank}  {_named(case)}: failures begin with {_listed(case.openings)}"
+            yield f"   successes of the topic begin with {_listed(case.better)}"
+            yield from (f"   {item.episode_id[:12]}  {item.locator}  {item.text}" for item in case.examples)
+        yield from noted(self.written, "wrote ")
 
 
 def bad_cases(store: Store, dataset: str, *, limit: int = 10, seed: int = 0) -> BadCases:
@@ -194,7 +190,7 @@ def _openings(rows: pl.DataFrame) -> tuple[tuple[str, int], ...]:
 def _line(text: str) -> str:
     """One line, cut."""
     plain = " ".join(text.split())
-    return plain if len(plain) <= _TEXT else plain[: _TEXT - 1] + "…"
+    return cut(plain, _TEXT)
 
 
 def _cells(case: BadCase) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from logforge.core.files import replaced_file
 from logforge.core.progress import Tick, silent
+from logforge.core.report import BaseReport, Lines, noted, picked
 from logforge.core.tabulate import table
 from logforge.report.page.context import Context
 from logforge.report.page.html import page
@@ -57,7 +58,7 @@ _WIDE = 100
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(BaseReport):
     """The sections of a dataset's report, and the files it was written to."""
 
     dataset: str
@@ -67,11 +68,11 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`, and the report's JSON file but for the files' own names."""
+        sections = {section.key: section.as_dict() for section in self.sections}
         return {
-            "dataset": self.dataset,
-            "hash": self.hash,
-            "sections": {section.key: section.as_dict() for section in self.sections},
-            **({"files": list(self.files)} if self.files else {}),
+            **picked(self, "dataset", "hash"),
+            "sections": sections,
+            **(picked(self, "files") if self.files else {}),
         }
 
     def html(self) -> str:
@@ -79,12 +80,13 @@ class Report:
         about = f"Dataset {self.dataset}, build {self.hash}. Open “SQL” under a section for the queries behind its numbers."
         return page(f"Quality of {self.dataset}", about, self.sections)
 
-    def render(self) -> str:
-        """For people: a section alone with its numbers and tables, all of them by what they find."""
+    def lines(self) -> Lines:
+        """A section alone with its numbers and tables, all of them by what they find."""
         if len(self.sections) == 1 and not self.files:
-            return "\n".join(_whole(self.sections[0]))
-        lines = [line for section in self.sections for line in _findings(section)]
-        return "\n".join([*lines, *(f"written: {file}" for file in self.files)])
+            yield from _whole(self.sections[0])
+            return
+        yield from (line for section in self.sections for line in _findings(section))
+        yield from noted(self.files, "written: ")
 
 
 def _findings(section: Section) -> list[str]:

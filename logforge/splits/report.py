@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from logforge.core.report import BaseReport, Lines, rest
 from logforge.core.tabulate import plural, table
 from logforge.schemas.errors import CheckFailed, Problem
 from logforge.schemas.transition import HELD_OUT, SPLIT_NAMES
@@ -32,7 +33,7 @@ class TaskLeak(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SplitReport:
+class SplitReport(BaseReport):
     """What the functions below find. `near_joins` counts by how many groups fewer there are for near-duplicates; `crossing`
     counts the keys in two splits by the query `proof`: none, for a build with any is refused. `held_out` counts the episodes that
     met a condition of --hold-out, `held_out_with_groups` those of their groups."""
@@ -49,33 +50,25 @@ class SplitReport:
     held_out: int = 0
     held_out_with_groups: int = 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {**asdict(self), "leak": self.leak._asdict()}
-
-    def render(self) -> list[str]:
-        """For people."""
-        lines = [table(BALANCE, [list(row.values()) for row in self.balance]), ""]
-        lines.append(f"split proof: {plural(self.crossing, 'key')} in two splits ({self.groups:,} groups)")
+    def lines(self) -> Lines:
+        """The splits, the proof, and what moved between them."""
+        yield table(BALANCE, [list(row.values()) for row in self.balance])
+        yield f"\nsplit proof: {plural(self.crossing, 'key')} in two splits ({self.groups:,} groups)"
         joined = f"; they join {self.near_joins:,} groups to others" if self.near_joins else ""
-        lines.append(f"near-duplicates: {plural(self.near_pairs, 'pair')}{joined}")
+        yield f"near-duplicates: {plural(self.near_pairs, 'pair')}{joined}"
         if self.leak.random is not None and self.leak.ours is not None:
-            lines.append(
+            yield (
                 f"test tasks that are in train too: {self.leak.ours:.0%} of {self.leak.tasks:,} "
                 f"(a random split by episode: {self.leak.random:.0%})"
             )
         if self.held_out:
             along = self.held_out_with_groups - self.held_out
-            lines.append(
-                f"held out: {plural(self.held_out, 'episode')}, and {along:,} more that share a group with one"
-            )
+            yield f"held out: {plural(self.held_out, 'episode')}, and {along:,} more that share a group with one"
         if self.moved:
             episodes = sum(row["episodes"] for row in self.moved)
-            lines += ["", f"{plural(episodes, 'episode')} changed group or split since the earlier build"]
-            lines.append(table(MOVES, [list(row.values()) for row in self.moved[:_MOVES_SHOWN]]))
-            if len(self.moved) > _MOVES_SHOWN:
-                lines.append(f"… and {len(self.moved) - _MOVES_SHOWN} more (--json lists all)")
-        return lines
+            yield f"\n{plural(episodes, 'episode')} changed group or split since the earlier build"
+            yield table(MOVES, [list(row.values()) for row in self.moved[:_MOVES_SHOWN]])
+            yield rest(self.moved, _MOVES_SHOWN)
 
 
 BALANCE = ("split", "source_kind", "episodes", "transitions", "success", "failure", "unknown")

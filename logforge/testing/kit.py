@@ -26,6 +26,7 @@ import msgspec
 import xxhash
 
 from logforge.connectors.records.base import Connector, Source
+from logforge.core.report import BaseReport, Lines
 from logforge.schemas.errors import UnknownName
 from logforge.testing.laws import LABEL, LAWS, Case, CountRecords, Law, companions_of, count_json_records
 from logforge.testing.soundness import counted, unsound
@@ -52,7 +53,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ConformanceReport:
+class ConformanceReport(BaseReport):
     """Which laws were looked at, on how many files, and what breaks them."""
 
     connector: str
@@ -65,15 +66,12 @@ class ConformanceReport:
         """No law is broken."""
         return not self.findings
 
-    def render(self) -> str:
-        """For people: one line for each law."""
+    def lines(self) -> Lines:
+        """One line for each law."""
         broken = Counter(finding.law for finding in self.findings)
-        lines = [
-            f"{self.connector}: {self.files} files, {len(self.laws)} laws, {len(self.findings)} findings"
-        ]
-        lines += [f"  {'BROKEN' if broken[law] else 'holds '} {law}: {_saying(law)}" for law in self.laws]
-        lines += [f"{finding.path}: {finding.law}: {finding.what}" for finding in self.findings]
-        return "\n".join(lines)
+        yield f"{self.connector}: {self.files} files, {len(self.laws)} laws, {len(self.findings)} findings"
+        yield from (f"  {'BROKEN' if broken[law] else 'holds '} {law}: {_saying(law)}" for law in self.laws)
+        yield from (f"{finding.path}: {finding.law}: {finding.what}" for finding in self.findings)
 
     def raise_if_broken(self) -> None:
         """Raise AssertionError with the findings, when there are any."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
+from logforge.core.report import BaseReport, Lines
 from logforge.schemas.manifest import Manifest
 from logforge.schemas.transition import PROPENSITY_KINDS
 
@@ -16,7 +17,7 @@ SHOWN: Final = 10
 
 
 @dataclass(frozen=True)
-class ActionReport:
+class ActionReport(BaseReport):
     """The figures, from a sealed manifest and the rows of `transitions`. `changed` counts the decisions (of `decisions`) that
     executed another action than was proposed."""
 
@@ -43,12 +44,8 @@ class ActionReport:
             propensity_model=manifest.propensity_model,
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
-
-    def render(self) -> Iterator[str]:
-        """For people; nothing of what did not happen."""
+    def lines(self) -> Lines:
+        """Nothing of what did not happen."""
         if self.aliases:
             yield "renamed tools: " + _shortened([f"{old} = {new}" for old, new in self.aliases.items()])
         if self.others:

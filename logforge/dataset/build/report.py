@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from logforge.core.report import BaseReport, Lines
 from logforge.core.tabulate import table
 from logforge.dataset.actions.report import ActionReport
 from logforge.dataset.build.transitions import Origin
@@ -45,7 +46,7 @@ def excluded_where(condition: str) -> str:
 
 
 @dataclass(frozen=True)
-class BuildReport:
+class BuildReport(BaseReport):
     """A dataset's counts. `outcomes` has one row per source kind, format, split and success."""
 
     dataset: str
@@ -136,55 +137,41 @@ class BuildReport:
             state_episodes={"read": read, "made": made},
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        gates = [gate._asdict() for gate in self.gates]
-        told = {"split_report": self.split_report.as_dict(), "action_report": self.action_report.as_dict()}
-        told["thoughts"], told["window"] = self.thoughts.as_dict(), self.window.as_dict()
-        return {**self.__dict__, **told, "gates": gates}
-
-    def render(self) -> str:
-        """For people."""
-        lines = [
+    def lines(self) -> Lines:
+        """Tables of what is in the dataset, and a line on each thing that was done to it."""
+        yield (
             f"dataset {self.dataset} → {self.path}  (hash {self.hash[:12]}, γ {self.gamma}, "
-            f"{self.actions} actions, {self.observation_size} features)",
-            "",
-            "transitions by source and outcome",
-            table(
-                ("source_kind", "format", "success", "episodes", "transitions"),
-                [list(r.values()) for r in self.outcomes],
-            ),
-            "",
-            table(
-                ("split", "episodes", "transitions", "terminals", "timeouts", "successes"),
-                [[name, *part.values()] for name, part in self.splits.items()],
-            ),
-            "",
-            *self.split_report.render(),
-            "",
-            table(("reward term", "fires", "sum"), [list(r.values()) for r in self.reward_terms]),
-            "",
-        ]
+            f"{self.actions} actions, {self.observation_size} features)"
+        )
+        outcomes, terms = (
+            [list(row.values()) for row in rows] for rows in (self.outcomes, self.reward_terms)
+        )
+        splits = [[name, *part.values()] for name, part in self.splits.items()]
+        yield "\ntransitions by source and outcome"
+        yield table(("source_kind", "format", "success", "episodes", "transitions"), outcomes) + "\n"
+        yield table(("split", "episodes", "transitions", "terminals", "timeouts", "successes"), splits) + "\n"
+        yield self.split_report.render() + "\n"
+        yield table(("reward term", "fires", "sum"), terms) + "\n"
+        yield from self._told()
+
+    def _told(self) -> Lines:
         if self.truncated:
-            lines.append(
-                f"{self.truncated} texts encoded in this run were longer than the encoder reads, and were cut"
-            )
+            yield f"{self.truncated} texts encoded in this run were longer than the encoder reads, and were cut"
         if self.states != "made":
             of = self.state_episodes
-            lines.append(
-                f"states: {self.states}: of {of['read']:,} episodes read from a dataset of the store, of {of['made']:,} made"
-            )
+            yield f"states: {self.states}: of {of['read']:,} episodes read from a dataset of the store, of {of['made']:,} made"
         for name in self.augmenters:
-            lines.append(f"augmented by {name}: {self.augmented.get(name, 0)} episodes (train only)")
-        lines += [f"conflicts: {count} × {kind}" for kind, count in sorted(self.conflicts.items())]
-        lines += [f"left out: {count} episodes — {reason}" for reason, count in sorted(self.left_out.items())]
-        lines += self.action_report.render()
-        lines += [line for line in (self.window.told(), self.thoughts.told()) if line]
-        lines += [f"weight {p['part']}: {p['rows']} rows × {p['mean']:.3g}" for p in self.weight_parts]
+            yield f"augmented by {name}: {self.augmented.get(name, 0)} episodes (train only)"
+        yield from (f"conflicts: {count} × {kind}" for kind, count in sorted(self.conflicts.items()))
+        yield from (
+            f"left out: {count} episodes — {reason}" for reason, count in sorted(self.left_out.items())
+        )
+        yield from self.action_report.lines()
+        yield from (line or None for line in (self.window.told(), self.thoughts.told()))
+        yield from (f"weight {p['part']}: {p['rows']} rows × {p['mean']:.3g}" for p in self.weight_parts)
         if self.unknown_episodes:
-            lines.append(f"{self.unknown_episodes} episodes that --weights names are not in train")
-        lines += [f"gate {g.gate} {g.threshold:g}: passed with {g.value:.3g}" for g in self.gates]
-        return "\n".join(lines)
+            yield f"{self.unknown_episodes} episodes that --weights names are not in train"
+        yield from (f"gate {g.gate} {g.threshold:g}: passed with {g.value:.3g}" for g in self.gates)
 
 
 def _outcomes(rows: pl.DataFrame, formats: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from logforge.core.report import BaseReport, Lines, noted, rest, text
 from logforge.core.tabulate import WIDTH, ending, fit, listed, plural, table
 from logforge.dataset.diff.changes import Lone, Setting, Source, Vocabularies
 from logforge.dataset.diff.drift import LARGE, MODERATE, Drift
@@ -24,20 +25,6 @@ SHOWN = 8
 
 _PLACE, _MOVED = 36, 44
 """Columns that a place, and a change of a value, may take."""
-
-
-def render(diff: DatasetDiff) -> str:
-    """The comparison for people."""
-    notes = [f"note: {note}" for note in diff.notes]
-    if not diff.differs:
-        alike = "" if diff.shared_steps is None else f": {_shared(diff)} alike"
-        return "\n".join(
-            [f"{diff.a} and {diff.b} differ in nothing{alike} (hash {diff.hash_a[:12]})", *notes]
-        )
-    head = f"A {diff.a} ({diff.hash_a[:12]})  →  B {diff.b} ({diff.hash_b[:12]})"
-    parts = listed("they differ in: ", [part.replace("_", " ") for part in diff.parts], "more")
-    blocks = [block for block in _blocks(diff) if block]
-    return "\n\n".join(["\n".join([head, *parts]), *blocks, *(["\n".join(notes)] if notes else [])])
 
 
 def _shared(diff: DatasetDiff) -> str:
@@ -129,8 +116,8 @@ def _drifts(diff: DatasetDiff) -> str:
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], limit: int = 60) -> str:
     if not rows:
         return ""
-    more = [f"… and {len(rows) - SHOWN:,} more (--json lists all)"] if len(rows) > SHOWN else []
-    return "\n".join([*([title] if title else []), table(header, rows[:SHOWN], limit=limit), *more])
+    more = rest(rows, SHOWN, "… and {:,} more (--json lists all)")
+    return text([title or None, table(header, rows[:SHOWN], limit=limit), more])
 
 
 PARTS = (
@@ -140,12 +127,14 @@ PARTS = (
 
 
 @dataclass(frozen=True)
-class DatasetDiff:
+class DatasetDiff(BaseReport):
     """Two datasets side by side. `parts` names the fields below in which they differ: none for equal ones.
 
     `files` are the files whose bytes differ. `tau` is Kendall's τ-b of the returns of shared episodes (None: one side does not
     vary). `drifts` says how far each distribution moved, whether or not that is worth a word; `notes` what could not be compared.
     """
+
+    first = ("differs",)
 
     a: str
     b: str
@@ -179,16 +168,14 @@ class DatasetDiff:
         """1 for a difference where the caller wants to know by it (`--exit-code`)."""
         return int(strict and self.differs)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {"differs": self.differs, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}  # fmt: skip
-
-    def render(self) -> str:
-        """For people."""
-        return render(self)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "_asdict"):
-        return {key: _plain(item) for key, item in value._asdict().items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    def lines(self) -> Lines:
+        """Only what differs, by topic."""
+        if not self.differs:
+            alike = "" if self.shared_steps is None else f": {_shared(self)} alike"
+            yield f"{self.a} and {self.b} differ in nothing{alike} (hash {self.hash_a[:12]})"
+            yield from noted(self.notes)
+            return
+        yield f"A {self.a} ({self.hash_a[:12]})  →  B {self.b} ({self.hash_b[:12]})"
+        yield from listed("they differ in: ", [part.replace("_", " ") for part in self.parts], "more")
+        yield from (f"\n{block}" for block in _blocks(self) if block)
+        yield "\n" + text(noted(self.notes)) if self.notes else None

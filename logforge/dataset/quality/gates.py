@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.core.intervals import Estimate
+from logforge.core.intervals import Estimate, bracketed
 from logforge.core.tabulate import plural
 from logforge.dataset.quality.leak_probe import leak_auc
 from logforge.schemas.errors import CheckFailed, Problem, UnknownName, UsageError
@@ -138,15 +138,10 @@ def pass_gates(thresholds: Mapping[str, float], measures: Measures) -> list[Pass
             problems.append(Problem(f"{gate.meaning} cannot be measured: {found.reason}", rule=name))
         elif (value < threshold) if gate.least else (value > threshold):
             wanted = "at least" if gate.least else "at most"
-            what = f"{gate.meaning} is {_shown(found)}, must be {wanted} {threshold:g}"
+            what = f"{gate.meaning} is {bracketed(found, '{:.3g}')}, must be {wanted} {threshold:g}"
             problems.append(Problem(what, rule=name))
         else:
             passed.append(Passed(name, threshold, value))
     if problems:
         raise CheckFailed(f"{len(problems)} of {plural(len(thresholds), 'gate')} not met", problems, REMEDY)
     return passed
-
-
-def _shown(found: Estimate) -> str:
-    inside = f" [{found.low:.3g}, {found.high:.3g}]" if found.low is not None else ""
-    return f"{found.value:.3g}{inside}"

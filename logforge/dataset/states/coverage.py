@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+from logforge.core.report import each
+
 _SQL = r"""
 WITH decisions AS (
     SELECT s.episode_id, s.step, s.action,
@@ -40,7 +42,7 @@ class ThoughtLeak(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return {**self._asdict(), "share": self.share}
+        return each(self, "share")
 
     def told(self) -> str:
         """A line for people; empty where there is nothing to tell."""
@@ -74,10 +76,6 @@ class WindowCut(NamedTuple):
     decisions: int
     cut: int
     messages: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return self._asdict()
 
     def told(self) -> str:
         """A line for people; empty where every dialogue fits."""

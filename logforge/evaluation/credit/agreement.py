@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from logforge.core.intervals import Estimate, bootstrap_mean
+from logforge.core.report import BaseReport, Lines, noted
 from logforge.core.tabulate import table
 from logforge.evaluation.credit.key_steps import read_key_steps, scored
 from logforge.evaluation.credit.pipeline import CreditReport, credit_of
@@ -75,7 +76,7 @@ def consistency(credit: Sequence[Floats], truth: Sequence[Floats]) -> Floats:
 
 
 @dataclass(frozen=True)
-class AgreementReport:
+class AgreementReport(BaseReport):
     """Each method's consistency with the annotators, and theirs among themselves (None: no step was judged twice)."""
 
     consistency: Mapping[str, Estimate]
@@ -88,25 +89,18 @@ class AgreementReport:
     split: str
     notes: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        methods = {name: found._asdict() for name, found in self.consistency.items()}
-        return {**vars(self), "consistency": methods}
-
-    def render(self) -> str:
-        """For people."""
+    def lines(self) -> Lines:
+        """A row for each method."""
         rows = [
             (name, *("" if x is None else f"{x:+.3f}" for x in found[:3]), found.reason)
             for name, found in self.consistency.items()
         ]
         agreed = "nothing was judged twice" if self.alpha is None else f"α = {self.alpha:.3f}"
-        lines = [
-            f"{self.dataset}, {self.split}: {self.episodes} judged episodes, {len(self.annotators)} annotators ({agreed})",
-            "",
-            table(("method", "ρ with key steps", "low", "high", "why not"), rows),
-            "",
-        ]
-        return "\n".join(lines + [f"note: {note}" for note in self.notes]).rstrip()
+        judged = f"{self.episodes} judged episodes, {len(self.annotators)} annotators ({agreed})"
+        yield f"{self.dataset}, {self.split}: {judged}\n"
+        yield table(("method", "ρ with key steps", "low", "high", "why not"), rows)
+        yield "" if self.notes else None
+        yield from noted(self.notes)
 
 
 def credit_agreement(

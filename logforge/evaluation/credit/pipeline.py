@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from logforge.core.files import replaced_file
 from logforge.core.progress import Tick
+from logforge.core.report import BaseReport, Lines, noted, picked
 from logforge.core.tabulate import table
 from logforge.evaluation.credit.evidence import spread_of, support_of
 from logforge.evaluation.credit.methods import (
@@ -94,7 +95,7 @@ def fit_values(
 
 
 @dataclass(frozen=True)
-class CreditReport:
+class CreditReport(BaseReport):
     """The credit of a split's steps: `frame` has a row for each (episode_id, step, action, reward, success, locator), `support`,
     whether it is `unsupported` (0), and for each method its credit, by its name (null: unknown), and NAME_spread."""
 
@@ -110,20 +111,18 @@ class CreditReport:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`; rows only where they were not written to a file."""
-        about = {name: getattr(self, name) for name in ("policy", "dataset", "split", "kept", "file")}
-        rows = [] if self.file else self.frame.to_dicts()
-        listed = {"methods": list(self.methods), **about, "notes": list(self.notes)}
-        return {**listed, "steps": self.frame.height, "rows": rows}
+        about = picked(self, "methods", "policy", "dataset", "split", "kept", "file", "notes")
+        return {**about, "steps": self.frame.height, "rows": [] if self.file else self.frame.to_dicts()}
 
-    def render(self) -> str:
-        """For people: the steps that most is owed to and those most to blame; of several methods, how they compare."""
+    def lines(self) -> Lines:
+        """The steps that most is owed to and those most to blame; of several methods, how they compare."""
         of = f", values of {self.policy}" if self.policy else ""
         named = self.methods[0] if len(self.methods) == 1 else f"{len(self.methods)} methods"
-        lines = [f"{self.dataset}, {self.split}: {self.frame.height:,} steps, credit by {named}{of}", ""]
-        lines += [self._compared()] if len(self.methods) > 1 else self._extremes(self.methods[0])
-        lines += [f"note: {note}" for note in self.notes]
-        lines += ["kept in the store: SELECT * FROM credit"] if self.kept else []
-        return "\n".join(lines + ([f"wrote {self.file}"] if self.file else []))
+        yield f"{self.dataset}, {self.split}: {self.frame.height:,} steps, credit by {named}{of}\n"
+        yield from [self._compared()] if len(self.methods) > 1 else self._extremes(self.methods[0])
+        yield from noted(self.notes)
+        yield "kept in the store: SELECT * FROM credit" if self.kept else None
+        yield f"wrote {self.file}" if self.file else None
 
     def _compared(self) -> str:
         rows = []

@@ -10,8 +10,9 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Estimate, Noise, pooled, share
+from logforge.core.intervals import Estimate, Noise, bracketed, pooled, share
 from logforge.core.intervals import difference as paired
+from logforge.core.report import BaseReport, Lines, picked
 from logforge.core.tabulate import table
 
 MOST_OOD: Final = 0.1
@@ -55,8 +56,7 @@ class Tried(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        scores = {"fqe": self.fqe._asdict(), "success": self.success._asdict()}
-        return {**self.setting, **scores, **self.means}
+        return {**self.setting, **picked(self, "fqe", "success"), **self.means}
 
 
 class Choice(NamedTuple):
@@ -102,8 +102,11 @@ def choose(tried: Sequence[Tried], default: int, by: By) -> Choice:
     return Choice(default, "not distinguishable: keep the default", difference, by)
 
 
+_HEADER = ("", "alpha", "gamma", "step cost", "FQE (95 %)", "success (95 %)", "ood", "like bc", "improvement")  # fmt: skip
+
+
 @dataclass(frozen=True)
-class SweepReport:
+class SweepReport(BaseReport):
     """What was tried and taken. `stopped`: the run of the chosen setting was ended by an alarm."""
 
     run: str
@@ -122,76 +125,48 @@ class SweepReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON data; it is also what sweep.json holds."""
-        choice = {**self.choice._asdict(), "difference": self.choice.difference._asdict()}
-        return {
-            "schema_version": 1,
-            "run": self.run,
-            "dataset": self.dataset,
-            "simulator": self.simulator,
-            "config": self.config,
-            "tried": [one.as_dict() for one in self.tried],
-            "default": self.default,
-            "chosen": self.tried[self.choice.place].setting if self.choice.made else None,
-            "choice": choice,
-            "stopped": self.stopped,
-        }
+        told = picked(
+            self, "run", "dataset", "simulator", "config", "tried", "default", "chosen", "choice", "stopped"
+        )
+        return {"schema_version": 1, **told}
 
-    def render(self) -> str:
+    @property
+    def chosen(self) -> dict[str, float] | None:
+        """The setting that was taken, where one was."""
+        return self.tried[self.choice.place].setting if self.choice.made else None
+
+    def lines(self) -> Lines:
         """A ranked table and the choice."""
-        by = self.choice.by
-        order = sorted(range(len(self.tried)), key=lambda k: -_low(self.tried[k].score(by)))
-        header = (
-            "",
-            "alpha",
-            "gamma",
-            "step cost",
-            "FQE (95 %)",
-            "success (95 %)",
-            "ood",
-            "like bc",
-            "improvement",
-        )
-        rows = [self._cells(k) for k in order]
+        order = sorted(range(len(self.tried)), key=lambda k: -_low(self.tried[k].score(self.choice.by)))
         judged = f"success in {self.simulator}" if self.simulator else "FQE on validation"
-        chosen = ", ".join(
-            f"{name.replace('_', ' ')} {value:g}"
-            for name, value in self.tried[self.choice.place].setting.items()
-        )
-        lines = [f"{len(rows)} settings, ranked by the lower bound of {judged}", "", table(header, rows), ""]
-        lines += [f"— {one.setting}: {one.unsettled}" for one in self.tried if one.unsettled]
+        taken = self.tried[self.choice.place].setting.items()
+        setting = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in taken)
+        yield f"{len(order)} settings, ranked by the lower bound of {judged}\n"
+        yield table(_HEADER, [self._cells(k) for k in order]) + "\n"
+        yield from (f"— {one.setting}: {one.unsettled}" for one in self.tried if one.unsettled)
         if self.choice.made:
-            lines += [f"chosen: {chosen}: {self.choice.reason}{self._gained()}", f"run: {self.run}"]
+            yield f"chosen: {setting}: {self.choice.reason}{self._gained()}"
+            yield f"run: {self.run}"
         else:
-            remedy = "give more --updates, or a log with more successes"
-            lines += [
-                f"nothing chosen: {self.choice.reason}; {remedy}",
-                f"run, of the default ({chosen}): {self.run}",
-            ]
+            yield f"nothing chosen: {self.choice.reason}; give more --updates, or a log with more successes"
+            yield f"run, of the default ({setting}): {self.run}"
         if self.stopped:
-            lines.append(f"an alarm ended that run, its best checkpoint is kept: logforge doctor {self.run}")
-        return "\n".join(lines)
+            yield f"an alarm ended that run, its best checkpoint is kept: logforge doctor {self.run}"
 
     def _gained(self) -> str:
         """How the best setting differs from the default, where it is another."""
         if self.choice.difference == Estimate(0.0, 0.0, 0.0):
             return ""
-        return f" (difference {_bracketed(self.choice.difference, '{:+.3f}')})"
+        return f" (difference {bracketed(self.choice.difference, '{:+.3f}')})"
 
     def _cells(self, place: int) -> tuple[object, ...]:
         one = self.tried[place]
         mark = "→" if self.choice.made and place == self.choice.place else ""
         mark += " default" if one.setting == self.default else ""
         shares = (one.means.get(name) for name in ("ood_share", "clone_share", "improvement"))
-        scores = _bracketed(one.fqe, "{:.3f}"), _bracketed(one.success, "{:.1%}")
+        scores = bracketed(one.fqe, "{:.3f}"), bracketed(one.success, "{:.1%}")
         return mark.strip(), *(f"{value:g}" for value in one.setting.values()), *scores, *shares
 
 
 def _low(score: Estimate) -> float:
     return -np.inf if score.low is None else score.low
-
-
-def _bracketed(estimate: Estimate, shape: str) -> str:
-    if estimate.value is None:
-        return "—"
-    value, low, high = (shape.format(part) for part in estimate[:3])
-    return f"{value} [{low}, {high}]"

@@ -7,10 +7,11 @@ likely root cause comes first: a run that ran away also does what the log never 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from logforge.core.report import BaseReport, Lines, noted, picked
 from logforge.core.tabulate import plural
 from logforge.evaluation.tuning.data_symptoms import data_symptoms
 from logforge.evaluation.tuning.run_symptoms import run_symptoms
@@ -30,7 +31,7 @@ _ORDER = (
 
 
 @dataclass(frozen=True)
-class DoctorReport:
+class DoctorReport(BaseReport):
     """What was found, the likeliest root first; nothing of a healthy run."""
 
     run: str
@@ -45,31 +46,25 @@ class DoctorReport:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        found = [asdict(item) for item in self.findings]
-        return {
-            "run": self.run,
-            "dataset": self.dataset,
-            "healthy": not found,
-            "findings": found,
-            "notes": list(self.notes),
-        }
+        return picked(self, "run", "dataset", "healthy", "findings", "notes")
 
-    def render(self) -> str:
-        """For people."""
-        lines = [f"{self.run} (trained on {self.dataset})"]
+    @property
+    def healthy(self) -> bool:
+        """Nothing was found."""
+        return not self.findings
+
+    def lines(self) -> Lines:
+        """Each finding with its cause and remedy, and how many there are."""
+        yield f"{self.run} (trained on {self.dataset})"
         for item in self.findings:
-            lines += [
-                "",
-                f"{item.rule}: {item.symptom}",
-                f"   cause   {item.cause}",
-                f"   remedy  {item.remedy}",
-            ]
-        lines += ["", *(f"note: {note}" for note in self.notes)] if self.notes else []
-        lines += [
-            "",
-            f"{plural(len(self.findings), 'finding')}" if self.findings else "healthy: nothing found",
-        ]
-        return "\n".join(lines)
+            yield f"\n{item.rule}: {item.symptom}"
+            yield f"   cause   {item.cause}"
+            yield f"   remedy  {item.remedy}"
+        yield "" if self.notes else None
+        yield from noted(self.notes)
+        yield "\n" + (
+            f"{plural(len(self.findings), 'finding')}" if self.findings else "healthy: nothing found"
+        )
 
 
 def diagnose(run_path: str | Path, *, dataset_path: str | Path | None = None) -> DoctorReport:

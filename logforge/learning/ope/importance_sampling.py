@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.core.intervals import MIN_EPISODES, Estimate, Noise, Span, pooled, resamples, within
+from logforge.core.report import plain
 from logforge.core.types import FloatArray
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.transition import PROPENSITY_KINDS
@@ -57,7 +58,7 @@ class Weighted(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        return {**self.estimate._asdict(), "ess": self.ess}
+        return {**plain(self.estimate), "ess": self.ess}
 
 
 class Importance(NamedTuple):
@@ -79,8 +80,7 @@ class Importance(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        found = {name: weighted.as_dict() for name, weighted in self.estimates.items()}
-        return {"estimates": found, "weight_cap": self.cap, "weights_cut": self.cut}
+        return {"estimates": plain(self.estimates), "weight_cap": self.cap, "weights_cut": self.cut}
 
 
 class Payments(NamedTuple):

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.core.extras import need
+from logforge.core.report import each
 from logforge.core.types import Float32Array
 from logforge.learning.policies.card import BUNDLE_VERSION, WEIGHTS, Golden, PolicyCard
 from logforge.learning.policies.layers import (
@@ -74,10 +75,7 @@ class Decision:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        arrays = {"probabilities": self.probabilities.tolist(), "scores": self.scores.tolist()}
-        about = {"action": self.action, "name": self.name, **arrays}
-        judged = {"support": self.support, "supported": self.supported}
-        return {**about, **judged, "template": self.template, "propensity": self.propensity}
+        return each(self)
 
 
 class _Judged(NamedTuple):

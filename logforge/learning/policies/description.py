@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
+from logforge.core.report import BaseReport, Lines
 from logforge.core.tabulate import table
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.policies.card import Habits
@@ -18,7 +16,7 @@ from logforge.shards.files import ACTIONS_FILE
 
 
 @dataclass(frozen=True)
-class PolicyFacts:
+class PolicyFacts(BaseReport):
     """A policy that was loaded, and so checked: hashes, shapes, the dataset's manifest and golden rows."""
 
     path: str
@@ -42,35 +40,30 @@ class PolicyFacts:
     began_with: str | None
     files: dict[str, str]
 
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return {**asdict(self), "habits": msgspec.to_builtins(self.habits)}
-
-    def render(self) -> str:
-        """As text."""
+    def lines(self) -> Lines:
+        """A row for each fact."""
         scores = {"q": "Q (pessimistic under CQL, no value)", "logits": "logits"}[self.scores]
         support = (
             f"flagged below {self.support_floor:g}" if self.clone else "unknown: no clone of the behaviour"
         )
         serving = "this folder alone" if self.serves else "no states of its own: its dataset has no encoder"
-        facts = (
-            ("policy", f"{self.algo}, scores are {scores}"),
-            ("dataset", f"{self.dataset} ({self.dataset_hash[:12]}), discount {self.gamma:g}"),
-            ("network", self._network()),
-            *([("began with", self.began_with)] if self.began_with else []),
-            *([("policies", ", ".join(self.policies))] if self.policies else []),
-            ("actions", ", ".join(name for name in self.actions if name != INVALID)),
-            (
-                "templates",
-                ", ".join(f"{name} {len(found)}" for name, found in self.templates.items()) or "none",
-            ),
-            ("encoder", self.encoder or "none"),
-            ("support", support),
-            ("habits", "not noted" if self.habits is None else self.habits.told()),
-            ("serves from", serving),
-            ("golden rows", f"{self.golden_rows}, reproduced"),
-        )
-        return f"{self.path}\n{table(('what', 'found'), facts)}"
+        templates = ", ".join(f"{name} {len(found)}" for name, found in self.templates.items())
+        facts = {
+            "policy": f"{self.algo}, scores are {scores}",
+            "dataset": f"{self.dataset} ({self.dataset_hash[:12]}), discount {self.gamma:g}",
+            "network": self._network(),
+            **({"began with": self.began_with} if self.began_with else {}),
+            **({"policies": ", ".join(self.policies)} if self.policies else {}),
+            "actions": ", ".join(name for name in self.actions if name != INVALID),
+            "templates": templates or "none",
+            "encoder": self.encoder or "none",
+            "support": support,
+            "habits": "not noted" if self.habits is None else self.habits.told(),
+            "serves from": serving,
+            "golden rows": f"{self.golden_rows}, reproduced",
+        }
+        yield self.path
+        yield table(("what", "found"), facts.items())
 
     def _network(self) -> str:
         if not self.side_columns:

@@ -23,6 +23,7 @@ import numpy as np
 
 from logforge.core.extras import need
 from logforge.core.files import replaced_file
+from logforge.core.report import BaseReport, Lines
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
 from logforge.learning.policies.layers import TEMPLATE, Layers
 from logforge.learning.policies.side_inputs import SideInputs
@@ -36,7 +37,7 @@ TOLERANCE: Final = 1e-4
 
 
 @dataclass(frozen=True)
-class OnnxReport:
+class OnnxReport(BaseReport):
     """What was written, and how far onnxruntime's scores of the golden rows are from those of the trainer."""
 
     policy: str
@@ -46,21 +47,12 @@ class OnnxReport:
     golden_rows: int
     worst: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
-
-    def render(self) -> str:
-        """As text."""
-        shown = [
-            f"{name} {shape}".replace("'", "")
-            for part in (self.inputs, self.outputs)
-            for name, shape in part.items()
-        ]
-        checked = f"{self.golden_rows} golden rows, scores off by at most {self.worst:.1g}"
-        return (
-            f"{self.policy} as ONNX: {self.path}\n  {', '.join(shown)}\n  checked with onnxruntime: {checked}"
-        )
+    def lines(self) -> Lines:
+        """What goes in and comes out, and how it was checked."""
+        ends = {**self.inputs, **self.outputs}
+        yield f"{self.policy} as ONNX: {self.path}"
+        yield "  " + ", ".join(f"{name} {shape}".replace("'", "") for name, shape in ends.items())
+        yield f"  checked with onnxruntime: {self.golden_rows} golden rows, scores off by at most {self.worst:.1g}"
 
 
 def export_onnx(policy: str | Path, out: str | Path) -> OnnxReport:

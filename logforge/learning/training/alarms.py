@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core.report import each
 from logforge.learning.training.config import Point
 
 Row = Mapping[str, Any]
@@ -78,7 +79,7 @@ class Alarm:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        return asdict(self)
+        return each(self)
 
 
 class Kept(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from logforge.core.report import BaseReport, Lines
 from logforge.core.tabulate import table
 from logforge.core.types import Float32Array
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
@@ -81,7 +82,7 @@ class Likeness:
 
 
 @dataclass(frozen=True)
-class FingerprintReport:
+class FingerprintReport(BaseReport):
     """A policy's fingerprint by its hash, the probes it was taken on, and how alike others are."""
 
     policy: str
@@ -94,21 +95,15 @@ class FingerprintReport:
     logged: dict[str, int]
     likeness: tuple[Likeness, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return {**vars(self), "likeness": [vars(item) for item in self.likeness]}
-
-    def render(self) -> str:
-        """As text."""
+    def lines(self) -> Lines:
+        """What it was taken on, and a row for each other policy."""
         logged = ", ".join(f"{name} {count}" for name, count in self.logged.items())
-        lines = [
-            f"{self.policy}: fingerprint {self.fingerprint}",
-            f"{self.probes:,} probe states of {self.split} in {self.dataset} ({self.probes_hash}); logged there: {logged}",
-        ]
+        probes = f"{self.probes:,} probe states of {self.split} in {self.dataset} ({self.probes_hash})"
+        yield f"{self.policy}: fingerprint {self.fingerprint}"
+        yield f"{probes}; logged there: {logged}"
         if self.likeness:
             rows = [(item.policy, item.cosine, item.agreement, item.fingerprint) for item in self.likeness]
-            lines.append(table(("against", "cosine", "same choice", "fingerprint"), rows))
-        return "\n".join(lines)
+            yield table(("against", "cosine", "same choice", "fingerprint"), rows)
 
 
 def fingerprint(

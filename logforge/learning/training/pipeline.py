@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from msgspec import structs
@@ -28,6 +28,7 @@ from logforge.core.extras import import_d3rlpy, need
 from logforge.core.files import refuse_foreign, replaced_folder
 from logforge.core.intervals import Estimate
 from logforge.core.progress import Tick
+from logforge.core.report import BaseReport, Lines, noted, text
 from logforge.core.tabulate import table
 from logforge.learning.policies.bundle import served_files
 from logforge.learning.policies.habits import habits_of
@@ -52,13 +53,21 @@ from logforge.shards.reader import Shard, load_shards
 _PACKAGES = ("d3rlpy", "logforge", "numpy", "safetensors", "torch")
 
 
+_COLUMNS = (
+    "policy", "update", "episodes", "decisions", "match", "like bc", "ood", "max Q", "improvement", "FQE",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
-class TrainReport:
+class TrainReport(BaseReport):
     """What a run made. `policies` holds each policy's data, the metrics of the checkpoint that was kept and what a first member's is
     worth (`fqe`, see checkpoint_values.py), `left_out` the reason for each absent one, `stopped` the alarm that ended the training of a
     policy, `warnings` those that did not.
     `possible_returns` is the range that Q was held against, `started_from` what each policy began with beside a warm start (None:
     afresh)."""
+
+    first = ("schema_version",)
+    schema_version: ClassVar[int] = RUN_VERSION
 
     run: str
     dataset: dict[str, str]
@@ -72,11 +81,6 @@ class TrainReport:
     seconds: float
     possible_returns: tuple[float, float]
     started_from: dict[str, str | None]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as JSON data; it is also what `train.json` holds."""
-        lists = {"notes": list(self.notes), "warnings": list(self.warnings)}
-        return {"schema_version": RUN_VERSION, **asdict(self), **lists}
 
     @property
     def fresh(self) -> tuple[str, ...]:
@@ -92,36 +96,24 @@ class TrainReport:
             for name, found in self.stopped.items()
         )
 
-    def render(self) -> str:
-        """The report as text."""
-        header = (
-            "policy",
-            "update",
-            "episodes",
-            "decisions",
-            "match",
-            "like bc",
-            "ood",
-            "max Q",
-            "improvement",
-            "FQE",
-        )
+    def lines(self) -> Lines:
+        """A row for each policy, and what is to be known of them."""
         numbers = ("validation_match", "clone_share", "ood_share", "validation_max_q", "improvement")
         keys = ("update", "episodes", "transitions", *numbers)
         rows = [
             (name, *(facts.get(key) for key in keys), facts.get("fqe", {}).get("value"))
             for name, facts in self.policies.items()
         ]
-        lines = [
-            f"trained on {self.dataset['name']} ({self.dataset['hash'][:12]}) in {self.seconds:.0f} s: {self.run}",
-            "",
+        source = f"{self.dataset['name']} ({self.dataset['hash'][:12]})"
+        yield f"trained on {source} in {self.seconds:.0f} s: {self.run}\n"
+        yield table(_COLUMNS, rows)
+        told = [
+            self.alarm or None,
+            *(f"warning: {found['policy']}: {found['what']}" for found in self.warnings),
+            *(f"left out: {name}: {reason}" for name, reason in self.left_out.items()),
+            *noted((*self.fresh, *self.notes)),
         ]
-        lines += [table(header, rows), ""]
-        lines += [self.alarm] if self.alarm else []
-        lines += [f"warning: {found['policy']}: {found['what']}" for found in self.warnings]
-        lines += [f"left out: {name}: {reason}" for name, reason in self.left_out.items()]
-        lines += [f"note: {note}" for note in (*self.fresh, *self.notes)]
-        return "\n".join(lines).rstrip()
+        yield "\n" + text(told) if any(told) else None
 
 
 def train(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 
+from logforge.core.tabulate import cut
 from logforge.report.page.section import Bars, Chart, Columns, Heat
 
 WIDTH = 720
@@ -43,7 +44,7 @@ def _rect(x: float, y: float, width: float, height: float, style: str, title: st
 
 def _cut(text: str, pixels: float) -> str:
     room = max(3, int(pixels / _CHARACTER))
-    return text if len(text) <= room else text[: room - 1] + "…"
+    return cut(text, room)
 
 
 def _legend(chart: Chart) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
+from logforge.core.report import picked
+
 Cell = str | int | float | bool | None
 Level = Literal["good", "note", "alarm"]
 BARS = 16
@@ -127,10 +129,7 @@ class Section:
     def as_dict(self) -> dict[str, Any]:
         """For JSON: numbers by name, tables with their rows as objects, queries by key."""
         return {
-            "title": self.title,
-            "about": self.about,
-            "level": self.level,
-            "findings": [finding._asdict() for finding in self.findings],
+            **picked(self, "title", "about", "level", "findings"),
             "numbers": {item.name: _number(item) for item in self.numbers},
             "tables": [
                 {

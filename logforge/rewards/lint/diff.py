@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import polars as pl
 from logforge.core.frames import tables_of
 from logforge.core.progress import Tick, silent
 from logforge.core.ranking import auc
+from logforge.core.report import BaseReport, Lines
 from logforge.core.tabulate import table
 from logforge.rewards.model import RewardModel
 from logforge.rewards.pipeline import load_spec
@@ -48,7 +49,7 @@ class TermMean(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RewardDiff:
+class RewardDiff(BaseReport):
     """Two specs over the same episodes. `tau` is Kendall's τ-b of their returns: 1 is the same ranking, −1 the reverse."""
 
     spec_a: str
@@ -66,36 +67,18 @@ class RewardDiff:
     terms: tuple[TermMean, ...]
     movers: tuple[Mover, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            **asdict(self),
-            "terms": [item._asdict() for item in self.terms],
-            "movers": [item._asdict() for item in self.movers],
-        }
-
-    def render(self) -> str:
-        """For people."""
-        ranking = (
-            "one of the specs ranks nothing (all returns are equal)"
-            if self.tau is None
-            else f"Kendall τ {self.tau:.3f}"
-        )
-        lines = [
-            f"{self.episodes} episodes rewarded by both ({self.null_a} without a reward under A, {self.null_b} under B)",
-            f"rewards: {self.changed_rewards:,} of {self.steps:,} steps changed",
-            f"mean return: {self.mean_return_a:.4g} → {self.mean_return_b:.4g}",
-            f"ranking of episodes: {ranking}",
-            f"return against logged success (AUC): {_shown(self.auc_a)} → {_shown(self.auc_b)}",
-            "",
-            table(
-                ("term, mean per episode", "A", "B"),
-                [(t.term, _shown(t.mean_a), _shown(t.mean_b)) for t in self.terms],
-            ),
-        ]
-        if self.movers:
-            lines += ["", mover_table(self.movers)]
-        return "\n".join(lines)
+    def lines(self) -> Lines:
+        """How rewards, returns and their ranking differ, by term and by the episodes that moved most."""
+        equal = "one of the specs ranks nothing (all returns are equal)"
+        without = f"({self.null_a} without a reward under A, {self.null_b} under B)"
+        yield f"{self.episodes} episodes rewarded by both {without}"
+        yield f"rewards: {self.changed_rewards:,} of {self.steps:,} steps changed"
+        yield f"mean return: {self.mean_return_a:.4g} → {self.mean_return_b:.4g}"
+        yield f"ranking of episodes: {equal if self.tau is None else f'Kendall τ {self.tau:.3f}'}"
+        yield f"return against logged success (AUC): {_shown(self.auc_a)} → {_shown(self.auc_b)}\n"
+        terms = [(item.term, _shown(item.mean_a), _shown(item.mean_b)) for item in self.terms]
+        yield table(("term, mean per episode", "A", "B"), terms)
+        yield "\n" + mover_table(self.movers) if self.movers else None
 
 
 def _shown(number: float | None) -> str:

@@ -14,9 +14,10 @@ import numpy as np
 import polars as pl
 
 from logforge.core.frames import tables_of
-from logforge.core.intervals import Estimate
+from logforge.core.intervals import Estimate, bracketed
 from logforge.core.progress import Tick, silent
 from logforge.core.ranking import auc, auc_estimates
+from logforge.core.report import BaseReport, Lines
 from logforge.core.tabulate import table
 from logforge.rewards.lint.diff import episode_returns, groups_of, model_of, stored_decisions
 from logforge.rewards.lint.trial import paid_terms
@@ -77,8 +78,10 @@ class UselessTool(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RewardLogs:
+class RewardLogs(BaseReport):
     """The spec on a store's episodes. `advantage` is the AUC of the return less that of length alone."""
+
+    last = ("verdict", "layers")
 
     episodes: int
     null: int
@@ -117,14 +120,12 @@ class RewardLogs:
             found[item.layer or ""] = found.get(item.layer or "", 0.0) + item.share
         return found
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        plain = {name: _plain(value) for name, value in vars(self).items()}
-        return {**plain, "verdict": self.verdict, "layers": self.layers}
-
-    def render(self) -> str:
-        """For people."""
-        return "\n".join([*self._ranking(), "", *self._contributions(), *self._findings()])
+    def lines(self) -> Lines:
+        """How the return ranks, what pays, and what was found."""
+        yield from self._ranking()
+        yield ""
+        yield from self._contributions()
+        yield from self._findings()
 
     def _ranking(self) -> list[str]:
         direction = "shorter" if self.shorter_wins else "longer"
@@ -159,19 +160,11 @@ class RewardLogs:
         return [line for head, rows in found if rows for line in ("", table(head, rows, limit=_WIDE))]
 
 
-def _plain(value: object) -> object:
-    if hasattr(value, "_asdict"):
-        return value._asdict()
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
 def shown(estimate: Estimate) -> str:
     """An estimate with its interval, or why there is none."""
     if estimate.value is None:
         return f"— ({estimate.reason})"
-    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+    return bracketed(estimate, "{:.2f}")
 
 
 def read_logs(store: Store, spec: RewardSpec, seed: int = 0, progress: Tick = silent) -> RewardLogs:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from logforge.core.progress import Tick, silent
+from logforge.core.report import BaseReport, Lines
 from logforge.rewards.lint.cloning import VISITS, clone_risk
 from logforge.rewards.lint.log_rules import log_findings
 from logforge.rewards.lint.logs import RewardLogs, read_logs
@@ -24,11 +24,13 @@ DEFAULT_ALPHA = 1.0
 
 
 @dataclass(frozen=True)
-class LintReport:
+class LintReport(BaseReport):
     """The findings, worst first; what is best in the small world; and what the logs say, where a store was given.
 
     `break_even_steps` is how many steps a success may take and still be worth more than stopping at once (None: any number).
     """
+
+    last = ("passed",)
 
     spec: str
     findings: tuple[Finding, ...]
@@ -47,25 +49,18 @@ class LintReport:
         """1 when something is an error, or with `strict` a warning."""
         return int(not self.passed or (strict and any(item.level == "warning" for item in self.findings)))
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {**asdict(self), "passed": self.passed, "logs": self.logs.as_dict() if self.logs else None}
-
-    def render(self) -> str:
-        """For people."""
-        lines = []
+    def lines(self) -> Lines:
+        """Each finding with its remedy, then the small world, the logs, and how many findings there are."""
         for item in self.findings:
             about = f" [{', '.join(item.terms)}]" if item.terms else ""
-            lines += [f"{item.level:<8}{item.rule}{about}: {item.what}", f"        → {item.remedy}"]
-        lines += [
-            *([""] if lines else []),
-            f"best in the small world: {self.optimum.replace('/', ' · ')} (return {self.optimal_return:.4g})",
-            self._break_even(),
-        ]
-        if self.logs:
-            lines += ["", self.logs.render()]
+            yield f"{item.level:<8}{item.rule}{about}: {item.what}"
+            yield f"        → {item.remedy}"
+        yield "" if self.findings else None
+        yield f"best in the small world: {self.optimum.replace('/', ' · ')} (return {self.optimal_return:.4g})"
+        yield self._break_even()
+        yield "\n" + self.logs.render() if self.logs else None
         counts = [f"{sum(item.level == level for item in self.findings)} {level}s" for level in _ORDER]
-        return "\n".join([*lines, "", f"{'passed' if self.passed else 'failed'}: {', '.join(counts)}"])
+        yield f"\n{'passed' if self.passed else 'failed'}: {', '.join(counts)}"
 
     def _break_even(self) -> str:
         steps, plain = self.break_even_steps, self.undiscounted_break_even_steps
