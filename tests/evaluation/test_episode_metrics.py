@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logforge.core.report import each
 from logforge.evaluation.episode_metrics import SEVEN, metrics_of
 from support.made_arrays import VOCABULARY, make
 
@@ -42,7 +43,7 @@ def test_they_are_what_a_hand_reckons():
     assert "does not say" in found.decision_ms.reason
     assert found.buckets["long"].episodes == 2
     assert found.buckets["long"].success.value == pytest.approx(1 / 2)
-    assert set(SEVEN) <= set(found.as_dict())
+    assert set(SEVEN) <= set(each(found))
     for name in ("success", "reward", "invalid_calls", "tool_entropy"):
         one = getattr(found, name)
         assert one.low <= one.value <= one.high
@@ -82,7 +83,7 @@ def test_intervals_hold_the_value_and_repeat(verdicts, seed):
     kinds = [(1 + number % 3, True) for number in range(len(verdicts))]
     arrays = replace(make(kinds, seed), success=np.array(verdicts, np.int8))
     one, two = (metrics_of([arrays], VOCABULARY.actions) for _ in range(2))
-    assert one.as_dict() == two.as_dict()
+    assert each(one) == each(two)
     for name in ("success", "reward"):
         found = getattr(one, name)
         assert found.value is None or found.low is None or found.low <= found.value <= found.high
