@@ -26,6 +26,8 @@ from logforge.schemas.reward import RewardSpec
 from logforge.schemas.rules import CATALOGUE
 from logforge.schemas.tables import TABLES
 
+WIDEST = 80
+"""A constant's value that is longer is not shown."""
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 NOTE = "<!-- written by docs/generate.py (`make docs`); change the source instead -->\n\n"
@@ -148,13 +150,13 @@ def _definition(module: str, name: str) -> Definition:
         return Definition(inside, "module", ast.get_docstring(ast.parse(inside.read_text("utf-8"))) or "")
     file = _file(module)
     tree = ast.parse(file.read_text("utf-8"))
-    for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
+    for node, following in _statements(tree.body):
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
             kind = "class" if isinstance(node, ast.ClassDef) else "function"
             return Definition(file, kind, ast.get_docstring(node) or "")
         if isinstance(node, ast.Assign | ast.AnnAssign) and name in _assigned(node):
             kind = "constant" if name.isupper() else "type"
-            return Definition(file, kind, _text_of(following))
+            return Definition(file, kind, _text_of(following) or _short_value(node))
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
@@ -163,9 +165,17 @@ def _definition(module: str, name: str) -> Definition:
     raise LookupError(f"{module} lists {name!r} in __all__, and neither defines nor imports it")
 
 
+def _statements(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt | None]]:
+    """Each statement of a module with the next one; also those that only a type checker sees."""
+    for node, following in zip(body, [*body[1:], None], strict=True):
+        yield node, following
+        if isinstance(node, ast.If):
+            yield from _statements(node.body)
+
+
 def _assigned(node: ast.Assign | ast.AnnAssign) -> list[str]:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    return [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
 
 
 def _text_of(node: ast.stmt | None) -> str:
@@ -177,6 +187,13 @@ def _text_of(node: ast.stmt | None) -> str:
     ):
         return node.value.value
     return ""
+
+
+def _short_value(node: ast.Assign | ast.AnnAssign) -> str:
+    """What a constant without a text is, where a line can hold it."""
+    alone = isinstance(node, ast.AnnAssign) or isinstance(node.targets[0], ast.Name)
+    value = ast.unparse(node.value) if node.value and alone else ""
+    return f"`{value}`" if 0 < len(value) <= WIDEST else ""
 
 
 def _api_row(name: str, found: Definition) -> str:

@@ -22,7 +22,7 @@ TOPS = ("logforge", "connectors", "schemas", "tests", "benchmarks", "docs")
 PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(TOPS)})/[a-z0-9_/-]+\.(?:py|md|txt)\b")
 SIBLING = re.compile(r"(?<![\w/.-])[a-z_0-9]+\.py\b")
 DOTTED = re.compile(r"(?<![\w./-])logforge(?:\.\w+)+")
-IMPORT = re.compile(r"from (logforge[\w.]*) import (\([^)]*\)|[^\n]+)")
+IMPORT = re.compile(r"from (logforge[\w.]*) import (\([^)]*\)|[^\n`]+)")
 FILES = {"duckdb", "toml"}
 """What `logforge.` begins besides modules: the names of a store and of a config file."""
 GROUPS = {"logforge.scorers", "logforge.connectors"}
@@ -72,14 +72,15 @@ def names_of(file):
     """What a module defines or imports; of a package only what its `__all__` lists. None: a package without one."""
     tree = ast.parse(file.read_text("utf-8"))
     found = set()
-    for node in tree.body:
+    inside = [part for node in tree.body if isinstance(node, ast.If) for part in node.body]
+    for node in [*tree.body, *inside]:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = {target.id for target in targets if isinstance(target, ast.Name)}
+            names = {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
             if file.name == "__init__.py" and "__all__" in names:
                 return set(ast.literal_eval(node.value))
             found |= names
