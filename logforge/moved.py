@@ -25,7 +25,9 @@ MOVED: Final = {
     "logforge.events": "logforge.dataset.states",
     "logforge.exporters": "logforge.exports logforge.shards",
     "logforge.fingerprint": "logforge.learning.training",
+    "logforge.goal_summary": "logforge.dataset.states",
     "logforge.guards": "logforge.serving",
+    "logforge.history_ids": "logforge.dataset.states",
     "logforge.new_actions": "logforge.learning.policies",
     "logforge.optional": "logforge.core",
     "logforge.plausibility": "logforge.serving",
@@ -35,6 +37,8 @@ MOVED: Final = {
     "logforge.scorer": "logforge.rewards.scorers",
     "logforge.shard_writer": "logforge.shards",
     "logforge.state_text": "logforge.dataset.states",
+    "logforge.symbols": "logforge.dataset.states",
+    "logforge.targets": "logforge.evaluation.credit",
 }
 """The module that the documentation named before, and where its names are now."""
 

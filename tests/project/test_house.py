@@ -133,7 +133,9 @@ OLD = [
     ("logforge.exports.job", "Options"),
     ("logforge.exports.tagged_text", "parse render"),
     ("logforge.fingerprint", "fingerprint"),
+    ("logforge.goal_summary", "SUMMARIES"),
     ("logforge.guards", "Gate"),
+    ("logforge.history_ids", "history_ids"),
     ("logforge.new_actions", "with_actions"),
     ("logforge.optional", "import_d3rlpy"),
     ("logforge.plausibility", "Watch"),
@@ -148,9 +150,11 @@ OLD = [
     ("logforge.shards", "load_shards"),
     ("logforge.state_text", "TEMPLATE parse_state state_text"),
     ("logforge.store", "open_store"),
+    ("logforge.symbols", "State"),
+    ("logforge.targets", "targets_of"),
     ("logforge.testing", "LAWS check_connector count_json_records"),
 ]
-"""What the pages of the first release imported."""
+"""What the pages of the first release imported, or named as a place to import from."""
 
 
 @pytest.mark.parametrize(("module", "names"), OLD)
