@@ -22,14 +22,14 @@ from logforge.dataset.actions.texts import action_texts, action_vectors_file
 from logforge.dataset.augmentation.augment import Augmenter, make_augmenter
 from logforge.dataset.build.broken_rows import check_arrays, set_aside
 from logforge.dataset.build.config import BuildConfig
-from logforge.dataset.build.conflict_step import Settings, treat
+from logforge.dataset.build.conflict_treatment import Settings, treat
+from logforge.dataset.build.encoding import encode_texts, observe, reduced_texts
 from logforge.dataset.build.exclusion import held_out
-from logforge.dataset.build.fit_actions import fit_actions
 from logforge.dataset.build.known_states import KnownStates
-from logforge.dataset.build.observations import encode_texts, observe, reduced_texts
 from logforge.dataset.build.propensity import PropensityModel, estimate_propensities
 from logforge.dataset.build.publication import manifest_of, record, replace_rows, serving_files
 from logforge.dataset.build.report import BuildReport
+from logforge.dataset.build.rows import fit_actions
 from logforge.dataset.build.selection import chosen, refuse_all_left_out, unlearnable
 from logforge.dataset.build.state_digests import StatesId
 from logforge.dataset.build.state_rows import StateRows
