@@ -5,6 +5,7 @@ Nothing is left behind by a build that is killed, and two builds never meet in o
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import tempfile
@@ -145,9 +146,11 @@ class EpisodeSpool:
         self._next, self._ahead = 0, (0, memoryview(b""))
         self._told: Callable[[Episode], Episode] | None = None
 
-    def tell(self, change: Callable[[Episode], Episode]) -> None:
-        """Have every episode changed so when it is read."""
-        self._told = change
+    def changed(self, change: Callable[[Episode], Episode]) -> EpisodeSpool:
+        """The same episodes in the same file, each changed so when it is read."""
+        other = copy.copy(self)
+        other._told = change
+        return other
 
     def add(self, episode: Episode) -> None:
         """Keep an episode."""

@@ -1,8 +1,10 @@
-"""What becomes of rows that break a rule: their episodes are set aside, or they stop the build; the quarantine names them all."""
+"""Stage `validate_rows`, and what becomes of rows that break a rule: their episodes are set aside, or they stop the build; the
+quarantine names them all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -11,10 +13,15 @@ import pyarrow as pa
 
 from logforge.core.frames import rows_table
 from logforge.core.spool import Episodes
+from logforge.dataset.build.known_states import FoundStates
+from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import LeftOut
+from logforge.dataset.build.rows import Rows
+from logforge.dataset.build.scope import from_summary, per_episode, stage
+from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.build.transitions import Origin, lengths_of
 from logforge.dataset.quality.arrays import validate_arrays
-from logforge.dataset.quality.transitions import Allowance
+from logforge.dataset.quality.transitions import Allowance, validate
 from logforge.schemas.errors import CheckFailed, Problem
 from logforge.schemas.rules import BROKEN
 from logforge.schemas.tables import QUARANTINE
@@ -22,6 +29,36 @@ from logforge.schemas.transition import RULES
 from logforge.shards.arrays import SplitArrays
 from logforge.shards.writer import episode_pieces
 from logforge.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """Transitions that keep every rule. `failures` are those of the rows that did not, whose episodes are left out."""
+
+    rows: Rows
+    failures: pl.DataFrame
+    states: FoundStates
+    cohort: Cohort
+    transitions: pl.DataFrame
+
+
+@stage(
+    per_episode("every rule on every row"),
+    from_summary(
+        "whether what is broken may be set aside", "failures: a row for each; the number of episodes"
+    ),
+)
+def validate_rows(rows: Rows, plan: Plan) -> Validated:
+    """Set episodes with broken rows aside whole. Raises CheckFailed where they are more than is allowed."""
+    space, found = rows.actions.space, rows.transitions
+    vocabulary = space.vocabulary
+    failures = validate(found, plan.spec.gamma, vocabulary.size, vocabulary.invalid, vocabulary.other)
+    broken = set_aside(plan.store, plan.name, failures, rows.cohort.kept, rows.cohort.origins, plan.allowance)
+    if not broken:
+        return Validated(rows, failures, rows.states, rows.cohort, found)
+    cohort = rows.cohort.without(broken)
+    left = found.filter(~pl.col("episode_id").is_in(list(broken)))
+    return Validated(rows, failures, FoundStates.of(plan, cohort, space), cohort, left)
 
 
 def set_aside(

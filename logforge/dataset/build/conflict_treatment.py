@@ -1,4 +1,4 @@
-"""The step of a build that finds conflicts and treats them as its policy says."""
+"""Stage `treat_conflicts`: finds conflicts and treats them as the policy says."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from logforge.dataset.build.encoding import Encoded
+from logforge.dataset.build.plan import Plan
+from logforge.dataset.build.propensity import Estimated, PropensityModel
 from logforge.dataset.build.report import LeftOut
+from logforge.dataset.build.scope import from_all, from_summary, stage
+from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.conflicts.groups import find_conflicts
 from logforge.dataset.conflicts.near import THRESHOLD, near_states
 from logforge.dataset.conflicts.policy import FLAG_ALL, Policy, contradicted, factors, set_aside
-from logforge.dataset.conflicts.rows import Decisions, comparable
+from logforge.dataset.conflicts.rows import Decisions, comparable, decisions_in
 from logforge.schemas.errors import CheckFailed
 from logforge.schemas.manifest import FeatureSlice
 from logforge.schemas.rules import remedy_of
@@ -33,7 +38,47 @@ class Settings:
     policy: Policy = field(default_factory=lambda: FLAG_ALL)
 
 
-class Treated(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Treated:
+    """Transitions and arrays of the episodes that the policy leaves, the conflicts among them, and the factors of weights that
+    follow from these (see Treatment)."""
+
+    encoded: Encoded
+    propensity: PropensityModel
+    conflicts: pl.DataFrame
+    factors: pl.DataFrame
+    cohort: Cohort
+    transitions: pl.DataFrame
+    arrays: Mapping[str, SplitArrays]
+
+
+@stage(
+    from_all(
+        "states that are near each other",
+        "the texts' columns of states that are equal in all others, in memory a set at a time; 16 bytes a state",
+    ),
+    from_summary(
+        "conflicts",
+        "state keys, actions, outcomes: a row a decision, no vectors; the words of calls in states seen twice",
+    ),
+    from_summary("what the policy sets aside or halves", "a row for each contradicted decision"),
+)
+def treat_conflicts(estimated: Estimated, plan: Plan) -> Treated:
+    """Find the conflicts, and set aside what the policy filters. Raises CheckFailed when it leaves nothing to train on."""
+    encoded, config = estimated.encoded, plan.config
+    found = treatment_of(
+        estimated.transitions,
+        estimated.arrays,
+        encoded.builder.layout(),
+        decisions_in(plan.store.con, encoded.cohort.kept.spool),
+        Settings(config.epsilon, config.near_threshold, plan.policy),
+    )
+    cohort = encoded.cohort.without(found.left_out)
+    told = encoded, estimated.propensity, found.conflicts, found.factors
+    return Treated(*told, cohort, found.rows, found.arrays)
+
+
+class Treatment(NamedTuple):
     """A dataset's rows and arrays without the episodes that were set aside, and the conflicts among what is left.
 
     `factors` (episode_id, step, factor) is what weights of train rows are to be multiplied by; no row bears them yet. They follow
@@ -47,13 +92,13 @@ class Treated(NamedTuple):
     left_out: dict[str, LeftOut]
 
 
-def treat(
+def treatment_of(
     rows: pl.DataFrame,
     arrays: Mapping[str, SplitArrays],
     layout: Sequence[FeatureSlice],
     decisions: Decisions,
     settings: Settings,
-) -> Treated:
+) -> Treatment:
     """Find the conflicts among a dataset's transitions, set episodes aside, and say how to weigh the others.
 
     `rows` are the transitions by episode and step, `arrays` those of each split, whose observations have the columns of
@@ -77,7 +122,7 @@ def treat(
     if "weight" in settings.policy.values():
         own = compared.filter(pl.col("episode_id").is_in(train["episode_id"].unique().to_list()))
         found = contradicted(own, find_conflicts(own, settings.epsilon), settings.epsilon)
-    return Treated(rows, dict(arrays), conflicts, factors(train, found, settings.policy), left_out)
+    return Treatment(rows, dict(arrays), conflicts, factors(train, found, settings.policy), left_out)
 
 
 def _kept(rows: pl.DataFrame, split: str, gone: list[str]) -> NDArray[np.bool_]:

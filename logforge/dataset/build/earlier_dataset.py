@@ -7,10 +7,16 @@ from pathlib import Path
 
 from logforge.dataset.actions.arguments import ArgumentSpace
 from logforge.schemas.errors import Mismatch, UsageError
+from logforge.schemas.manifest import Vocabulary
 from logforge.shards.files import ACTIONS_FILE, PCA_FILE
-from logforge.shards.reader import check_files, read_manifest
+from logforge.shards.reader import check_files, load_shards, read_manifest
 from logforge.texts.encoders import make_encoder
 from logforge.texts.pca import Pca
+
+
+def earlier_vocabulary(folder: str | Path | None) -> Vocabulary | None:
+    """The vocabulary of an earlier dataset folder, whose action ids a new build keeps."""
+    return None if folder is None else load_shards(folder, "train", verify=False).manifest.vocabulary
 
 
 def earlier_arguments(folder: str | Path | None) -> ArgumentSpace | None:

@@ -1,4 +1,4 @@
-"""Observations of a build's states: their texts encoded, told by how often they were said, and the vectors of all states on disk.
+"""Stage `encode`: texts to vectors (each once), a PCA, the vectors of all states on disk, and the arrays of each split.
 
 A build goes through its episodes twice for it, some at a time: PCA needs all texts of the train split before the first vector.
 """
@@ -6,7 +6,8 @@ A build goes through its episodes twice for it, some at a time: PCA needs all te
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,14 +18,112 @@ import polars as pl
 from logforge.core.hash_counts import Tally, places_in
 from logforge.core.spool import RowSpool
 from logforge.core.stored_rows import kept_rows
+from logforge.dataset.build.broken_rows import Validated
+from logforge.dataset.build.plan import Plan
+from logforge.dataset.build.scope import from_all, from_summary, per_bucket, stage
+from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.build.state_rows import StateRows
-from logforge.dataset.build.transitions import Member
+from logforge.dataset.build.transitions import Member, lengths_of, split_arrays
 from logforge.dataset.states.builder import State, StateBuilder
+from logforge.schemas.errors import UsageError
+from logforge.schemas.transition import DRAWN_SPLITS, SPLIT_NAMES
+from logforge.shards.arrays import SplitArrays
 from logforge.shards.reader import SPLITS
 from logforge.texts.cache import DIGEST, Digests, ReducedTexts, TextCache, digests_of
 from logforge.texts.pca import Pca, fit_pca
 
 _PLACED = {"episode_id": pl.String, "split": pl.String, "steps": pl.Int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Transitions with the arrays of each split. `pca` reduced the vectors of texts, `builder` made those of states; the
+    states of so many episodes were `read` from a dataset of the store, and of so many `made`."""
+
+    validated: Validated
+    pca: Pca
+    builder: StateBuilder
+    read: int
+    made: int
+    arrays: Mapping[str, SplitArrays]
+
+    @property
+    def cohort(self) -> Cohort:
+        """The episodes of the transitions."""
+        return self.validated.cohort
+
+    @property
+    def transitions(self) -> pl.DataFrame:
+        """The rows of the arrays."""
+        return self.validated.transitions
+
+
+class _Vectors(NamedTuple):
+    """The states' vectors, what reduced their texts, and what made them."""
+
+    states: StateRows
+    pca: Pca
+    builder: StateBuilder
+
+
+@stage(
+    per_bucket("vectors of texts, each once"),
+    from_summary(
+        "which texts there are, and how often train says each", "hashes and counts: 24 bytes a distinct text"
+    ),
+    from_summary(
+        "the PCA, where none is given or known",
+        "of the train split's texts: the mean, then d × d moments of vectors of size d",
+    ),
+    per_bucket("vectors of states, on disk"),
+    from_all(
+        "arrays of each split", "every row of a split, in memory: a row a decision; observations stay on disk"
+    ),
+)
+def encode(validated: Validated, plan: Plan) -> Encoded:
+    """Vectors and arrays. Where the states are known, their vectors and the PCA are read."""
+    transitions, states, cohort = validated.transitions, validated.states, validated.cohort
+    if not (transitions["split"] == "train").any():
+        raise UsageError("the train split is empty", "ingest more episodes, or choose another --seed")
+    found, pca, builder = _vectors(validated, plan)
+    arrays = {}
+    for split in SPLIT_NAMES if validated.rows.split.chosen.held_out else DRAWN_SPLITS:
+        rows = transitions.filter(pl.col("split") == split)
+        names, lengths = rows["episode_id"].unique(maintain_order=True).to_list(), lengths_of(rows)
+        groups = [cohort.place(name)[1] for name in names]
+        observations = found.observations(names, lengths)
+        arrays[split] = split_arrays(rows, lengths, groups, observations, builder.space)
+    made = len(states.unknown)
+    return Encoded(validated, pca, builder, len(cohort.kept) - made, made, arrays)
+
+
+def _vectors(validated: Validated, plan: Plan) -> _Vectors:
+    """The vectors of all states: read, made, or some of each."""
+    known = validated.states.known
+    if known is None:
+        return _made_vectors(validated, plan, plan.earlier.reduction)
+    if validated.states.unknown:
+        made = _made_vectors(validated, plan, known.pca)
+        return made._replace(states=known.rows.joined(made.states))
+    return _Vectors(known.rows, known.pca, _builder(validated, plan, known.pca))
+
+
+def _made_vectors(validated: Validated, plan: Plan, reduction: Pca | None) -> _Vectors:
+    """Texts to vectors, the PCA where none is given, and the vectors of the states that are not known."""
+    symbols, cache = validated.rows.symbols, TextCache(plan.store.con, plan.encoder, plan.progress)
+    used = encode_texts(_pieces(validated, symbols), symbols, cache)
+    texts, pca = reduced_texts(used, cache, plan.config.text_size, plan.out, reduction)
+    builder = _builder(validated, plan, pca)
+    return _Vectors(observe(_pieces(validated, builder), builder, texts, plan.out), pca, builder)
+
+
+def _pieces(validated: Validated, symbols: StateBuilder) -> Iterator[Iterator[Member]]:
+    cohort = validated.cohort
+    return (cohort.members(episodes, symbols) for episodes in validated.states.unknown.pieces())
+
+
+def _builder(validated: Validated, plan: Plan, pca: Pca) -> StateBuilder:
+    return StateBuilder(plan.config.state, validated.rows.actions.space, pca.size)
 
 
 class TextsUsed(NamedTuple):

@@ -15,8 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.core.spool import RowSpool
+from logforge.core.spool import Episodes, RowSpool
 from logforge.core.stored_rows import Part
+from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.build.plan import Plan
+from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.build.state_digests import StatesId
 from logforge.dataset.build.state_rows import StateRows
 from logforge.schemas.errors import LogforgeError
@@ -52,6 +55,33 @@ class KnownStates:
                 shared = _shared(store, lender.dataset, wanted)
                 return cls(_keys(store, lender.dataset, shared), rows.only(shared["episode_id"]), pca)
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStates:
+    """The states of a cohort: by what they are known, those that a dataset of the store has, and the episodes of the others."""
+
+    wanted: StatesId
+    known: KnownStates | None
+    unknown: Episodes
+
+    @classmethod
+    def of(cls, plan: Plan, cohort: Cohort, space: ActionSpace) -> FoundStates:
+        """Look for the states of all that is kept."""
+        told = plan.config, space, plan.encoder, plan.earlier.reduction
+        wanted = StatesId.of(cohort.kept, cohort.splits(), cohort.formats(), *told)
+        known = KnownStates.find(plan.store, wanted)
+        return cls(wanted, known, cohort.kept.without(known.episodes if known else ()))
+
+    @property
+    def episodes(self) -> frozenset[str]:
+        """Whose states are known."""
+        return self.known.episodes if self.known else frozenset()
+
+    @property
+    def keys(self) -> pl.DataFrame | None:
+        """Their keys, a row a step."""
+        return self.known.keys if self.known else None
 
 
 class _Lender(NamedTuple):

@@ -1,4 +1,4 @@
-"""Estimates the propensities that a log lacks: the probability of each action under whoever took it, from the state.
+"""Stage `estimate`: the propensities that a log lacks, where they are asked for: the probability of each action under whoever took it, from the state.
 
 A masked softmax regression on the state's vector, one for each policy that chose often enough. It is cross-fitted: a row of the train split is
 judged by a model that saw nothing of its split group, other splits by the model of the whole train split. A temperature
@@ -16,7 +16,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from logforge.dataset.build.encoding import Encoded
 from logforge.dataset.build.masked_softmax import PENALTIES, Calibration, Floats, Mask, MaskedSoftmax, softmax
+from logforge.dataset.build.plan import Plan
+from logforge.dataset.build.scope import from_all, stage
 from logforge.rewards.scorers.cross_fit import FOLDS
 from logforge.schemas.manifest import Vocabulary
 from logforge.schemas.transition import PROPENSITY_KINDS
@@ -73,7 +76,35 @@ class PropensityModel:
         return cls(0, asked=False)
 
 
-class Estimated(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """Transitions and arrays with the propensities that could be estimated."""
+
+    encoded: Encoded
+    propensity: PropensityModel
+    transitions: pl.DataFrame
+    arrays: Mapping[str, SplitArrays]
+
+
+@stage(
+    from_all(
+        "propensities, with `--estimate-propensity`",
+        f"observations and masks of every row, in memory; a model learns from {MOST:,} rows at most, its calibration from all "
+        "of train",
+    )
+)
+def estimate(encoded: Encoded, plan: Plan) -> Estimated:
+    """The propensities that the log lacks, where they are asked for."""
+    if not plan.config.estimate_propensity:
+        return Estimated(encoded, PropensityModel.none(), encoded.transitions, encoded.arrays)
+    space = encoded.builder.space
+    found = estimate_propensities(
+        encoded.transitions, encoded.arrays, space.vocabulary, space.policies, plan.config.seed
+    )
+    return Estimated(encoded, found.model, found.rows, found.arrays)
+
+
+class Estimates(NamedTuple):
     """Rows and arrays with the estimates in them, and what is to be said of these."""
 
     rows: pl.DataFrame
@@ -87,7 +118,7 @@ def estimate_propensities(
     vocabulary: Vocabulary,
     policies: tuple[str, ...],
     seed: int,
-) -> Estimated:
+) -> Estimates:
     """Fill in the propensities that are missing, of kind `estimated`; those that the log has stay.
 
     `rows` are the transitions of all splits, ordered by episode and step as each split's arrays are. Augmented episodes are
@@ -96,20 +127,20 @@ def estimate_propensities(
     from threadpoolctl import threadpool_limits
 
     if not any((part.propensity_kinds == _MISSING).any() for part in arrays.values()):
-        return Estimated(rows, dict(arrays), PropensityModel(0, refused="the log has every propensity"))
+        return Estimates(rows, dict(arrays), PropensityModel(0, refused="the log has every propensity"))
     inputs = {split: _inputs(part) for split, part in arrays.items()}
     known = _usable(inputs["train"], vocabulary)
     inputs = {split: item.allowing(known) for split, item in inputs.items()}
     reason = _too_little(inputs["train"])
     if reason:
-        return Estimated(rows, dict(arrays), PropensityModel(0, refused=reason))
+        return Estimates(rows, dict(arrays), PropensityModel(0, refused=reason))
     with threadpool_limits(1):
         chances, model = _fitted(inputs, seed, policies)
     if model.refused:
-        return Estimated(rows, dict(arrays), model)
+        return Estimates(rows, dict(arrays), model)
     filled = {split: _filled(part, inputs[split], chances[split]) for split, part in arrays.items()}
     count = sum(int((filled[s].propensity_kinds != arrays[s].propensity_kinds).sum()) for s in arrays)
-    return Estimated(_told(rows, filled), filled, replace(model, written=count))
+    return Estimates(_told(rows, filled), filled, replace(model, written=count))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,108 +1,153 @@
-"""What a build leaves behind: the manifest, the files that serving needs, and its rows in the store."""
+"""Stages `judge` and `publish`: a dataset that passes its gates takes the place of the earlier one, in its folder and in the store."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import msgspec
 import polars as pl
 
 from logforge.core.frames import rows_table
-from logforge.dataset.actions.vocabulary import ActionSpace
-from logforge.dataset.build.broken_rows import quarantine_rows
+from logforge.dataset.actions.texts import action_texts, action_vectors_file
+from logforge.dataset.build.broken_rows import check_arrays, quarantine_rows
 from logforge.dataset.build.config import BuildConfig
-from logforge.dataset.build.report import LeftOut
-from logforge.dataset.states.builder import StateBuilder
+from logforge.dataset.build.manifest import manifest_of, serving_files
+from logforge.dataset.build.plan import Plan
+from logforge.dataset.build.report import BuildReport, LeftOut
+from logforge.dataset.build.scope import from_all, from_summary, per_bucket, per_episode, stage
+from logforge.dataset.build.weighing import Weighed
+from logforge.dataset.quality.gates import Measures, Passed, pass_gates
+from logforge.dataset.states.coverage import ThoughtLeak, WindowCut, thought_leak, window_cut
+from logforge.dataset.states.golden import GOLDEN_FILE, GoldenState, digests, golden_file, golden_of
+from logforge.dataset.weights.curriculum import STAGES_FILE, difficulty_frame, stages_file
 from logforge.ingestion.sources.discover import label_of
-from logforge.rewards.model import RewardModel
-from logforge.schemas.manifest import EncoderRef, Manifest, SourceRef
+from logforge.schemas.manifest import Manifest
 from logforge.schemas.reward import RewardSpec
 from logforge.schemas.tables import QUARANTINE
-from logforge.shards.card import read_licences
-from logforge.shards.files import ACTIONS_FILE, PCA_FILE
+from logforge.shards.reader import ACTION_VECTORS, write_dataset
+from logforge.splits.report import earlier_splits, split_report
 from logforge.store.store import Store
-from logforge.texts.encoders import Encoder
-from logforge.texts.pca import Pca
 
 _TOGETHER = 1 << 16
-PACKAGES = (
-    "logforge",
-    "numpy",
-    "onnxruntime",
-    "scikit-learn",
-    "sentence-transformers",
-    "tokenizers",
-    "torch",
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A dataset that may be published, and the gates that it passed."""
+
+    weighed: Weighed
+    passed: tuple[Passed, ...]
+
+
+@stage(
+    per_bucket("arrays against rows"),
+    from_summary(
+        "gates of outcomes, conflicts and coverage", "counts by state key and action; a row an episode"
+    ),
+    from_all(
+        "gate of what the first state tells", "the first observation of every logged episode, in memory"
+    ),
 )
-"""Whose versions a manifest names: those that decide the bytes of the vectors."""
+def judge(weighed: Weighed, plan: Plan) -> Judged:
+    """Arrays and gates. Raises CheckFailed where one does not hold, and nothing is published."""
+    check_arrays(plan.store, plan.name, weighed.transitions, weighed.arrays)
+    measures = Measures(weighed.transitions, weighed.conflicts, weighed.arrays, plan.config.seed)
+    return Judged(weighed, tuple(pass_gates(plan.gates, measures)))
 
 
-def manifest_of(
-    store: Store,
-    name: str,
-    episodes: Container[str],
-    rows: pl.DataFrame,
-    model: RewardModel,
-    config: BuildConfig,
-    space: ActionSpace,
-    encoder: Encoder,
-    pca: Pca,
-    builder: StateBuilder,
-) -> Manifest:
-    """The manifest of a build, without what only the writer of its shards knows. `episodes` are the ids of its episodes."""
-    layout = tuple(builder.layout())
-    sources = store.con.sql(
-        "SELECT e.episode_id, s.sha256, s.format FROM episodes e JOIN sources s USING (source_id)"
-    ).fetchall()
-    return Manifest(
-        dataset=name,
-        actions=space.vocabulary.actions,
-        layout=layout,
-        observation_size=layout[-1].stop,
-        gamma=model.spec.gamma,
-        spec_hash=model.spec.hash,
-        reward=model.record(),
-        config=config.as_dict(),
-        sources=tuple(
-            {SourceRef(sha256, form) for identifier, sha256, form in sources if identifier in episodes}
-        ),
-        encoder=EncoderRef(encoder.name, encoder.revision, pca.dim, pca.size),
-        mask_kinds=dict(rows.group_by("mask_kind").len().iter_rows()),
-        action_aliases=dict(space.vocabulary.aliases),
-        other_actions=dict(space.vocabulary.others),
-        argument_templates=space.arguments.templates,
-        argument_numbers=space.arguments.numbers,
-        behaviour_policies=space.policies,
-        propensity_kinds=dict(rows.group_by("propensity_kind").len().iter_rows()),
-        seed=config.seed,
-        packages=package_versions(),
-        observation_dtype=config.observation_dtype,
-        licences=read_licences(config.licences),
-        text_variance=round(float(pca.explained.sum()), 6),
+@stage(
+    per_episode("how hard an episode is"),
+    from_summary("golden states", "the states of the smallest hashes: 20 of each format"),
+    from_summary("stages of a curriculum", "how hard each episode is: a row an episode"),
+    from_summary("manifest and report", "counts by split, outcome, action and term; a row an episode"),
+    from_all("rows in the store, shards in the folder", "every row, some at a time, in their order"),
+)
+def publish(judged: Judged, plan: Plan) -> BuildReport:
+    """Shards and rows in place of those of the earlier build, and the report."""
+    weighed, config = judged.weighed, plan.config
+    earlier = earlier_splits(plan.store, plan.name, config.as_dict())
+    hard = difficulty_frame(weighed.cohort.kept)
+    manifest, files = _described(weighed, plan)
+    if config.curriculum:
+        files[STAGES_FILE] = stages_file(
+            weighed.transitions, hard, config.replay_fraction, config.seed, weighed.arrays
+        )
+    with plan.store.transaction():
+        written = _written(weighed, plan, hard, manifest, files)
+    split = weighed.encoded.validated.rows.split
+    of_splits = split_report(
+        split.grouping, split.splits, split.near, weighed.transitions, config.split_by, earlier, split.chosen.held_out
+    )  # fmt: skip
+    cohort = weighed.cohort
+    return BuildReport.of(
+        written.manifest, plan.folder, weighed.transitions, weighed.conflicts, cohort.left_out, cohort.origins,
+        cohort.formats(), config.augment, plan.encoder.truncated, of_splits, judged.passed,
+        config.weights.unknown(weighed.transitions), written.thoughts, written.window, weighed.encoded.read, weighed.encoded.made,
+    )  # fmt: skip
+
+
+def _described(weighed: Weighed, plan: Plan) -> tuple[Manifest, dict[str, bytes]]:
+    """The manifest, and the files beside the shards that serving needs."""
+    encoded, rows = weighed.encoded, weighed.encoded.validated.rows
+    space, pca, builder = rows.actions.space, encoded.pca, encoded.builder
+    manifest = manifest_of(
+        plan.store, plan.name, frozenset(weighed.cohort.kept.ids), weighed.transitions, rows.model, plan.config, space,
+        plan.encoder, pca, builder,
+    )  # fmt: skip
+    golden: tuple[GoldenState, ...] = golden_of(
+        plan.store.con, weighed.cohort.logged_train(), plan.encoder, builder, pca
     )
-
-
-def serving_files(pca: Pca, space: ActionSpace) -> dict[str, bytes]:
-    """What serving needs besides the manifest to build the same states: the reduction, and the tools of each format."""
-    return {
-        PCA_FILE: pca.to_bytes(),
-        ACTIONS_FILE: (json.dumps(space.to_dict(), indent=2, sort_keys=True) + "\n").encode(),
+    texts = action_texts(manifest.actions)
+    manifest = msgspec.structs.replace(
+        manifest, golden_states=digests(golden), action_texts=texts, propensity_model=weighed.propensity.as_dict()
+    )  # fmt: skip
+    return manifest, serving_files(pca, space) | {
+        GOLDEN_FILE: golden_file(golden),
+        ACTION_VECTORS: action_vectors_file(plan.store.con, plan.encoder, pca, texts),
     }
 
 
-def package_versions() -> dict[str, str]:
-    """The version of each of PACKAGES that is installed."""
-    return {package: found for package in PACKAGES if (found := _version(package))}
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The manifest as it was sealed, and what the stored rows told."""
+
+    manifest: Manifest
+    thoughts: ThoughtLeak
+    window: WindowCut
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+def _written(
+    weighed: Weighed, plan: Plan, hard: pl.DataFrame, manifest: Manifest, files: Mapping[str, bytes]
+) -> _Written:
+    """Replace rows and folder: within a transaction, so that a folder that cannot be written leaves the earlier rows."""
+    store, name, states = plan.store, plan.name, weighed.encoded.validated.states.wanted
+    failures = weighed.encoded.validated.failures
+    replace_rows(store, name, _frames(weighed, hard), weighed.cohort.left_out, failures)
+    thoughts = thought_leak(store.con, name)
+    window = window_cut(store.con, name, plan.config.state.window_turns)
+    manifest = msgspec.structs.replace(manifest, thoughts=thoughts._asdict())
+    sealed = write_dataset(plan.folder, weighed.arrays, manifest, files, plan.config.part_bytes)
+    record(store, name, sealed, plan.folder, plan.config, plan.reward, states.as_dict())
+    return _Written(sealed, thoughts, window)
+
+
+def _frames(weighed: Weighed, hard: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The dataset's rows by table."""
+    validated = weighed.encoded.validated
+    split, kept = validated.rows.split, list(weighed.cohort.kept.ids)
+    return {
+        "transitions": weighed.transitions,
+        "splits": split.splits,
+        "state_digests": validated.states.wanted.digests.filter(pl.col("episode_id").is_in(kept)),
+        "near_duplicates": split.near,
+        "conflicts": weighed.conflicts,
+        "difficulty": hard,
+        "argument_candidates": validated.rows.actions.candidates,
+    }
 
 
 def replace_rows(

@@ -1,10 +1,13 @@
-"""Fits the action space of a build: its vocabulary, what the masks show, the second level of actions, and who chose."""
+"""Stage `make_rows`: the action space, the states that a dataset of the store has already, and a row for each decision.
+
+The action space is the vocabulary, what the masks show, the second level of actions, and who chose.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import duckdb
@@ -15,6 +18,14 @@ from logforge.dataset.actions.argument_fit import NO_CANDIDATES, fit_arguments
 from logforge.dataset.actions.arguments import ArgumentSpace
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
 from logforge.dataset.build.config import BuildConfig
+from logforge.dataset.build.known_states import FoundStates
+from logforge.dataset.build.plan import Plan
+from logforge.dataset.build.scope import from_all, from_summary, per_bucket, per_episode, stage
+from logforge.dataset.build.scoring import Augmented
+from logforge.dataset.build.splitting import Cohort, Split
+from logforge.dataset.build.transitions import transition_rows
+from logforge.dataset.states.builder import StateBuilder
+from logforge.rewards.model import RewardModel
 from logforge.schemas.episode import CLARIFY, RESPOND, Episode
 from logforge.schemas.manifest import INVALID, OTHER, Vocabulary
 
@@ -24,6 +35,48 @@ class FittedActions(NamedTuple):
 
     space: ActionSpace
     candidates: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The transitions of a dataset, by episode and step, with neither vectors nor weights. `symbols` tells states in symbols."""
+
+    split: Split
+    model: RewardModel
+    actions: FittedActions
+    symbols: StateBuilder
+    states: FoundStates
+    cohort: Cohort
+    transitions: pl.DataFrame
+
+
+@stage(
+    from_summary(
+        "vocabulary, tools of each format, who chose",
+        "counts of calls: one for each tool; names of tools, formats and policies",
+    ),
+    from_all(
+        "argument templates, with `--action-level tool+template`",
+        "calls of the train split, some at a time, thrice",
+    ),
+    per_episode("digests of states"),
+    from_summary("states that a dataset of the store has", "digests: 32 characters an episode"),
+    per_bucket("rows of decisions"),
+    from_all("one frame, by episode and step", "every row without texts, in memory: a row a decision"),
+)
+def make_rows(augmented: Augmented, plan: Plan) -> Rows:
+    """Actions, states in symbols (or their keys, where they are known), and the transitions."""
+    cohort, config, split = augmented.cohort, plan.config, augmented.split
+    actions = fit_actions(
+        plan.store.con, config, cohort.kept, cohort.train(), split.splits, split.chosen.aliases, plan.earlier.vocabulary,
+        plan.earlier.arguments,
+    )  # fmt: skip
+    space = actions.space
+    symbols = StateBuilder(config.state, space, config.text_size)
+    states = FoundStates.of(plan, cohort, space)
+    members = cohort.members(cohort.kept, symbols, states.episodes)
+    found = transition_rows(members, augmented.rewards, space, plan.spec.gamma, states.keys)
+    return Rows(split, augmented.model, actions, symbols, states, cohort, found)
 
 
 def fit_actions(

@@ -1,31 +1,56 @@
-"""Which episodes of the store a dataset is made of, and why the others are left out."""
+"""Stage `choose`: which episodes of the store a dataset is made of, and why the others are left out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
-
 from logforge.core.spool import Episodes, EpisodeSpool
+from logforge.dataset.actions.names import renamed, resolve_aliases
 from logforge.dataset.build.config import BuildConfig
-from logforge.dataset.build.exclusion import excluded, read_conditions
+from logforge.dataset.build.exclusion import excluded, held_out, read_conditions
+from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import LeftOut
+from logforge.dataset.build.scope import from_summary, per_episode, stage
 from logforge.schemas.episode import Episode
-from logforge.schemas.errors import CheckFailed, Problem, UnknownName
-from logforge.schemas.rules import remedy_of
+from logforge.schemas.errors import UnknownName
 from logforge.shards.card import read_licences
 from logforge.store.store import Store
 
 
-def chosen(
-    store: Store, config: BuildConfig, folder: Path | None = None
-) -> tuple[Episodes, dict[str, LeftOut]]:
-    """The store's episodes, ordered by id, without those that flags and conditions leave out; and these.
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The store's episodes that a dataset is made of, ordered by id, under the names that tools bear today; they lie in a
+    scratch file. `aliases` lead from earlier names to these, and `held_out` are the ids of those that met `--hold-out`."""
 
-    They are spooled in `folder`: the store is read once. Raises UnknownName for a retryable tool or a licence's format that no
-    episode has.
+    episodes: Episodes
+    left_out: Mapping[str, LeftOut]
+    aliases: Mapping[str, str]
+    held_out: frozenset[str]
+
+
+@stage(
+    per_episode("conditions and flags that leave an episode out, or hold it out"),
+    from_summary(
+        "that the tools and formats named are there", "their names: one for each tool, one for each format"
+    ),
+    from_summary("names of tools that were renamed", "names of tools: one for each"),
+)
+def choose(plan: Plan) -> Chosen:
+    """The episodes of a build. The store is read once, into a scratch file beside the dataset.
+
+    Raises UnknownName for a retryable tool, a licence's format or an alias that no episode has.
     """
+    held = held_out(plan.store, plan.config.hold_out)
+    episodes, left_out = _chosen(plan.store, plan.config, plan.out)
+    aliases = resolve_aliases(plan.config.action_aliases, episodes, plan.earlier.vocabulary)
+    today = episodes.spool.changed(lambda episode: renamed(episode, aliases))
+    return Chosen(Episodes(today, episodes.ids), left_out, aliases, held)
+
+
+def _chosen(store: Store, config: BuildConfig, folder: Path) -> tuple[Episodes, dict[str, LeftOut]]:
+    """The store's episodes, spooled in `folder`, without those that flags and conditions leave out; and these."""
     meeting = excluded(store, read_conditions(config.exclude_where))
     spool, ids = EpisodeSpool(folder), []
     flagged, used, formats = dict[str, LeftOut](), set[str](), set[str]()
@@ -43,35 +68,6 @@ def chosen(
             raise UnknownName("tool", tool, sorted(used))
     read_licences(config.licences, formats)
     return Episodes(spool, ids), flagged | meeting
-
-
-def unlearnable(episodes: Episodes, rewards: pl.DataFrame) -> dict[str, LeftOut]:
-    """Episodes that cannot be learnt from, with the reason: no decision, or a reward that is null."""
-    nulls = (
-        rewards.filter(pl.col("reward").is_null())
-        .group_by("episode_id")
-        .agg(pl.col("null_reason").first(), pl.col("step").min())
-    )
-    missing = {row[0]: (row[1], row[2]) for row in nulls.iter_rows()}
-    scored = set(rewards["episode_id"].unique()) - missing.keys()
-    found = {}
-    for episode in episodes.without(scored):
-        if not episode.steps:
-            found[episode.episode_id] = LeftOut(
-                "no_decision", "the agent decides nothing in it", None, episode.locator
-            )
-        elif episode.episode_id in missing:
-            reason, step = missing[episode.episode_id]
-            found[episode.episode_id] = LeftOut("null_reward", reason, step, episode.locator)
-    return found
-
-
-def refuse_all_left_out(left_out: Mapping[str, LeftOut]) -> None:
-    """Raise CheckFailed, with the reasons, when no episode is left."""
-    reasons = [item.reason for item in left_out.values()]
-    why = [Problem(f"{reasons.count(reason)} × {reason}") for reason in sorted(set(reasons))]
-    remedy = remedy_of("null_reward") if left_out else "ingest logs first: `logforge ingest LOGS`"
-    raise CheckFailed("no episode can be used", why, remedy)
 
 
 def _flagged(episode: Episode, wanted: Sequence[str]) -> LeftOut | None:

@@ -13,7 +13,7 @@ import xxhash
 from logforge.core.spool import Episodes
 from logforge.dataset.actions.vocabulary import ActionSpace
 from logforge.dataset.build.config import BuildConfig
-from logforge.dataset.build.publication import package_versions
+from logforge.dataset.build.manifest import package_versions
 from logforge.texts.encoders import Encoder
 from logforge.texts.pca import Pca
 

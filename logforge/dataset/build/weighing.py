@@ -1,0 +1,59 @@
+"""Stage `weigh_rows`: the sample weights, as products of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from logforge.dataset.build.conflict_treatment import Treated
+from logforge.dataset.build.encoding import Encoded
+from logforge.dataset.build.plan import Plan
+from logforge.dataset.build.propensity import PropensityModel
+from logforge.dataset.build.scope import from_all, from_summary, per_bucket, per_episode, stage
+from logforge.dataset.build.splitting import Cohort
+from logforge.dataset.weights.parts import weigh, weight_parts
+from logforge.shards.arrays import SplitArrays
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Transitions and arrays with their weights: all of a dataset but what is told of it."""
+
+    encoded: Encoded
+    propensity: PropensityModel
+    conflicts: pl.DataFrame
+    cohort: Cohort
+    transitions: pl.DataFrame
+    arrays: Mapping[str, SplitArrays]
+
+
+@stage(
+    from_all(
+        "calls without news, where they weigh otherwise",
+        "every stored step, in the store's engine: a row a step",
+    ),
+    from_summary("the newest episode, where age counts", "when each train episode began"),
+    per_bucket("how far a train step strays from its task"),
+    from_summary(
+        "which strays weigh less",
+        "the similarity of each step to its task: 8 bytes a train step; words of a format",
+    ),
+    per_episode("products of parts"),
+)
+def weigh_rows(treated: Treated, plan: Plan) -> Weighed:
+    """Weigh the train split's rows; all others weigh 1."""
+    parts = weight_parts(
+        plan.store.con,
+        treated.transitions,
+        treated.cohort.logged_train(),
+        treated.factors,
+        plan.spec.detectors,
+        plan.encoder,
+        plan.config.weights,
+        plan.progress,
+    )
+    transitions, arrays = weigh(treated.transitions, treated.arrays, parts)
+    told = treated.encoded, treated.propensity, treated.conflicts, treated.cohort
+    return Weighed(*told, transitions, arrays)
