@@ -30,10 +30,11 @@ import json, re, sys, time
 from pathlib import Path
 from unittest.mock import patch
 from benchmarks.pipeline import CONFIG, SPEC, counting
-from logforge.build import _Build, build_dataset, earlier_vocabulary
-from logforge.earlier_dataset import earlier_reduction
-from logforge.known_states import KnownStates
-from logforge.store import Store
+from logforge.dataset.build import pipeline
+from logforge.dataset.build.earlier_dataset import earlier_reduction
+from logforge.dataset.build.known_states import KnownStates
+from logforge.dataset.build.pipeline import build_dataset, earlier_vocabulary
+from logforge.store.store import Store
 home, name, how = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 like = {}
 if how != "nothing":
@@ -42,7 +43,7 @@ if how != "reuse":
     patch.object(KnownStates, "find", return_value=None).start()
 parts = {}
 for part in ("make_rows", "encode"):
-    patch.object(_Build, part, counting(getattr(_Build, part), part, parts)).start()
+    patch.object(pipeline, part, counting(getattr(pipeline, part), part, parts)).start()
 with Store(home / "store.duckdb") as store:
     store.con.execute("SET threads = 1")
     start = time.process_time()

@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.made import write_arrays
 from benchmarks.measure import Result, alternating
 from logforge.dataset.build import pipeline as build
-from logforge.dataset.build import transitions
+from logforge.dataset.build import publication, rows, transitions
 from logforge.dataset.build.known_states import KnownStates
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.dataset.build.report import BuildReport
@@ -42,11 +42,11 @@ STEPS = int(os.environ.get("LOGFORGE_BENCH_STEPS", "200000"))
 SPEC = Path(__file__).resolve().parent.parent / "sample_logs" / "reward.yaml"
 CONFIG = BuildConfig(encoder="hashing")
 PARTS = (
-    (build._Build, "score"),
-    (build._Build, "_look_for_states"),
+    (build, "score"),
+    (rows, "look_for_states"),
     (transitions, "returns_to_go"),
-    (build._Build, "encode"),
-    (build, "write_dataset"),
+    (build, "encode"),
+    (publication, "write_dataset"),
 )
 """What gives rewards, returns, states and shards."""
 _MESSAGES = 2.3
@@ -55,8 +55,8 @@ _ALONE = """
 import re, sys
 from pathlib import Path
 from benchmarks.pipeline import CONFIG, SPEC
-from logforge.build import build_dataset
-from logforge.store import Store
+from logforge.dataset.build.pipeline import build_dataset
+from logforge.store.store import Store
 with Store(sys.argv[1]) as store:
     build_dataset(store, SPEC, out=sys.argv[2], config=CONFIG)
 print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024)

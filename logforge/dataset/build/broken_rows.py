@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from logforge.core.frames import rows_table
 from logforge.core.spool import Episodes
-from logforge.dataset.build.known_states import FoundStates
+from logforge.dataset.build.known_states import FoundStates, look_for_states
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import LeftOut
 from logforge.dataset.build.rows import Rows
@@ -58,7 +58,7 @@ def validate_rows(rows: Rows, plan: Plan) -> Validated:
         return Validated(rows, failures, rows.states, rows.cohort, found)
     cohort = rows.cohort.without(broken)
     left = found.filter(~pl.col("episode_id").is_in(list(broken)))
-    return Validated(rows, failures, FoundStates.of(plan, cohort, space), cohort, left)
+    return Validated(rows, failures, look_for_states(plan, cohort, space), cohort, left)
 
 
 def set_aside(

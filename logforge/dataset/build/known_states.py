@@ -65,14 +65,6 @@ class FoundStates:
     known: KnownStates | None
     unknown: Episodes
 
-    @classmethod
-    def of(cls, plan: Plan, cohort: Cohort, space: ActionSpace) -> FoundStates:
-        """Look for the states of all that is kept."""
-        told = plan.config, space, plan.encoder, plan.earlier.reduction
-        wanted = StatesId.of(cohort.kept, cohort.splits(), cohort.formats(), *told)
-        known = KnownStates.find(plan.store, wanted)
-        return cls(wanted, known, cohort.kept.without(known.episodes if known else ()))
-
     @property
     def episodes(self) -> frozenset[str]:
         """Whose states are known."""
@@ -82,6 +74,14 @@ class FoundStates:
     def keys(self) -> pl.DataFrame | None:
         """Their keys, a row a step."""
         return self.known.keys if self.known else None
+
+
+def look_for_states(plan: Plan, cohort: Cohort, space: ActionSpace) -> FoundStates:
+    """The states of all that is kept, as far as a dataset of the store has them."""
+    told = plan.config, space, plan.encoder, plan.earlier.reduction
+    wanted = StatesId.of(cohort.kept, cohort.splits(), cohort.formats(), *told)
+    known = KnownStates.find(plan.store, wanted)
+    return FoundStates(wanted, known, cohort.kept.without(known.episodes if known else ()))
 
 
 class _Lender(NamedTuple):

@@ -18,7 +18,7 @@ from logforge.dataset.actions.argument_fit import NO_CANDIDATES, fit_arguments
 from logforge.dataset.actions.arguments import ArgumentSpace
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
 from logforge.dataset.build.config import BuildConfig
-from logforge.dataset.build.known_states import FoundStates
+from logforge.dataset.build.known_states import FoundStates, look_for_states
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.scope import from_all, from_summary, per_bucket, per_episode, stage
 from logforge.dataset.build.scoring import Augmented
@@ -73,7 +73,7 @@ def make_rows(augmented: Augmented, plan: Plan) -> Rows:
     )  # fmt: skip
     space = actions.space
     symbols = StateBuilder(config.state, space, config.text_size)
-    states = FoundStates.of(plan, cohort, space)
+    states = look_for_states(plan, cohort, space)
     members = cohort.members(cohort.kept, symbols, states.episodes)
     found = transition_rows(members, augmented.rewards, space, plan.spec.gamma, states.keys)
     return Rows(split, augmented.model, actions, symbols, states, cohort, found)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logforge.dataset.build import pipeline as module
+from logforge.dataset.build import publication
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset, earlier_vocabulary
 from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import CheckFailed, SpecError, UsageError
@@ -213,7 +213,7 @@ def test_a_build_that_fails_leaves_the_earlier_one(tmp_path, logs, monkeypatch):
         def full_disk(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(module, "write_dataset", full_disk)
+        monkeypatch.setattr(publication, "write_dataset", full_disk)
         with pytest.raises(OSError, match="No space"):
             build_dataset(
                 store,

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from logforge.checks.pipeline import check_dataset
 from logforge.cli.commands import main
-from logforge.dataset.build import pipeline as module
+from logforge.dataset.build import encoding, splitting
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.forgetting.pipeline import forget
 from logforge.ingestion.pipeline import ingest
@@ -85,7 +85,7 @@ def test_a_leak_stops_the_build_with_the_pair_named(filled, monkeypatch):
     """Whatever is wrong with the splits, the proof does not depend on it."""
     build(filled)
     before = query(filled, "SELECT * FROM splits ORDER BY ALL")
-    assign = module.assign_splits
+    assign = splitting.assign_splits
     leaky = assign(grouping_frame(filled.episodes()), 0).with_columns(
         split=pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit("train")).otherwise(pl.lit("test"))
     )
@@ -102,7 +102,7 @@ def test_a_leak_stops_the_build_with_the_pair_named(filled, monkeypatch):
         .then(pl.lit("test"))
         .otherwise("split")
     )
-    monkeypatch.setattr(module, "assign_splits", lambda *_: leaky)
+    monkeypatch.setattr(splitting, "assign_splits", lambda *_: leaky)
     with pytest.raises(CheckFailed, match=f"near {pair[0]} ~ {pair[1]} lies in test, train"):
         build(filled)
     assert query(filled, "SELECT * FROM splits ORDER BY ALL") == before
@@ -187,14 +187,14 @@ def test_everything_broken_is_no_dataset(filled):
 
 
 def test_arrays_that_are_not_their_rows_stop_the_build(filled, monkeypatch):
-    made = module.split_arrays
+    made = encoding.split_arrays
 
     def shifted(*given):
         arrays = made(*given)
         arrays.masks[0, 0] = ~arrays.masks[0, 0]
         return arrays
 
-    monkeypatch.setattr(module, "split_arrays", shifted)
+    monkeypatch.setattr(encoding, "split_arrays", shifted)
     with pytest.raises(CheckFailed, match="break a rule"):
         build(filled, max_quarantine="100%")
     assert {row[0] for row in query(filled, "SELECT rule FROM quarantine")} == {"arrays"}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from logforge.dataset.actions.vocabulary import ActionSpace
-from logforge.dataset.build import pipeline as build
+from logforge.dataset.build import conflict_treatment
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.dataset.build.report import LeftOut
 from logforge.dataset.states import features
@@ -196,13 +196,13 @@ def test_an_episode_that_the_conflicts_set_aside_has_none(home, tmp_path, monkey
     copy = shutil.copytree(home, tmp_path / "copy")
 
     def treated(*given):
-        found = treat(*given)
+        found = treatment_of(*given)
         return found._replace(
             left_out={**found.left_out, gone: LeftOut("conflict", "for the test", None, "x:1")}
         )
 
-    treat = build.treat
-    monkeypatch.setattr(build, "treat", treated)
+    treatment_of = conflict_treatment.treatment_of
+    monkeypatch.setattr(conflict_treatment, "treatment_of", treated)
     with Store(copy / "s.duckdb") as store:
         build_dataset(
             store, SAMPLES / "reward.yaml", out=copy, config=BuildConfig(encoder="hashing", text_size=8)
