@@ -16,6 +16,8 @@ import click
 
 from logforge.checks.store_laws import DATASET_LAWS, STORE_LAWS
 from logforge.cli.commands import main
+from logforge.dataset.build.pipeline import STAGES
+from logforge.dataset.build.scope import steps_of
 from logforge.evaluation.credit.methods import METHODS
 from logforge.exports.catalogue import FORMATS
 from logforge.exports.credit_text import row_schema
@@ -47,6 +49,8 @@ MEASURES_BEGIN = (
     "<!-- measures: written by docs/generate.py (`make docs`) from logforge/learning/training/monitors.py -->"
 )
 MEASURES_END = "<!-- end of measures -->"
+STEPS_BEGIN = "<!-- steps: written by docs/generate.py (`make docs`) from logforge/dataset/build/ -->"
+STEPS_END = "<!-- end of steps -->"
 PRESETS_BEGIN = (
     "<!-- presets: written by docs/generate.py (`make docs`) from logforge/learning/training/presets.py -->"
 )
@@ -252,6 +256,17 @@ def training_page() -> str:
     return _between("training.md", PRESETS_BEGIN, table, PRESETS_END)
 
 
+def design_page() -> str:
+    """The page as it is, with the table of the steps of a build written anew."""
+    rows = "\n".join(
+        f"| `{one.__name__}` | {step.what} | {step.scope}{', all of it' if step.whole else ''} | {step.takes or '—'} |"
+        for one in STAGES
+        for step in steps_of(one)
+    )
+    table = f"| stage | step | sees | is given |\n|---|---|---|---|\n{rows}"
+    return _between("design.md", STEPS_BEGIN, table, STEPS_END)
+
+
 def _between(page: str, begin: str, text: str, end: str) -> str:
     """The page as it is, with this text between its marks."""
     whole = (HERE / page).read_text("utf-8")
@@ -285,6 +300,7 @@ PAGES = {
     "check.md": check_page,
     "doctor.md": doctor_page,
     "training.md": training_page,
+    "design.md": design_page,
     "../logforge/templates/reward.schema.json": reward_schema,
     "../logforge/templates/manifest.schema.json": lambda: json.dumps(manifest_schema(), indent=2) + "\n",
     "../logforge/templates/credit_text.schema.json": lambda: json.dumps(row_schema(), indent=2) + "\n",

@@ -43,7 +43,7 @@ class Validated:
 
 
 @stage(
-    per_episode("every rule on every row"),
+    per_episode("every rule on every row, a copy with what it was made from"),
     from_summary(
         "whether what is broken may be set aside", "failures: a row for each; the number of episodes"
     ),

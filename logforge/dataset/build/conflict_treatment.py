@@ -59,7 +59,7 @@ class Treated:
     ),
     from_summary(
         "conflicts",
-        "state keys, actions, outcomes: a row a decision, no vectors; the words of calls in states seen twice",
+        "state keys, actions, outcomes: a row a decision, no vectors; what was said in episodes with the same states and actions, some at a time",
     ),
     from_summary("what the policy sets aside or halves", "a row for each contradicted decision"),
 )

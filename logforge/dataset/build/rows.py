@@ -57,7 +57,7 @@ class Rows:
     ),
     from_all(
         "argument templates, with `--action-level tool+template`",
-        "calls of the train split, some at a time, thrice",
+        "distinct calls of train with their arguments, in the store's engine, some at a time, three times",
     ),
     per_episode("digests of states"),
     from_summary("states that a dataset of the store has", "digests: 32 characters an episode"),

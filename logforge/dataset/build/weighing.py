@@ -35,12 +35,15 @@ class Weighed:
         "every stored step, in the store's engine: a row a step",
     ),
     from_summary("the newest episode, where age counts", "when each train episode began"),
+    from_summary(
+        "which words are common in a format", "hashes and counts: 16 bytes a distinct word of train"
+    ),
     per_bucket("how far a train step strays from its task"),
     from_summary(
         "which strays weigh less",
-        "the similarity of each step to its task: 8 bytes a train step; words of a format",
+        "how like its task each step is: 8 bytes a train step",
     ),
-    per_episode("products of parts"),
+    per_episode("products of parts, a copy with what it was made from"),
 )
 def weigh_rows(treated: Treated, plan: Plan) -> Weighed:
     """Weigh the train split's rows; all others weigh 1."""
