@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from logforge.cli.cli_gates import gate_options, given_gates
+from logforge.cli.build import gate_options, given_gates
 from logforge.cli.options import JSON, STORE, WAIT, say, show
 
 
