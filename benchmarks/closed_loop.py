@@ -99,7 +99,7 @@ def from_features(world: str, mix: str, seed: int) -> Played:
 def from_logs(world: str, mix: str, seed: int) -> Played:
     """Learn from raw logs: simulate, ingest, build (MiniLM and structured blocks), train by the preset, serve."""
     from logforge.dataset.build.pipeline import BuildConfig, build_dataset
-    from logforge.dataset.states.builder import StateConfig
+    from logforge.dataset.states.config import StateConfig
     from logforge.envs.catalogue import make
     from logforge.envs.learnt import served
     from logforge.envs.simulation import simulate

@@ -26,7 +26,8 @@ import numpy as np
 import logforge
 from benchmarks.measure import Result
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
-from logforge.dataset.states.builder import StateBuilder, StateConfig
+from logforge.dataset.states.builder import StateBuilder
+from logforge.dataset.states.config import StateConfig
 from logforge.dataset.states.symbols import State, Turn
 from logforge.schemas.episode import Episode
 from logforge.schemas.tables import EMBEDDINGS

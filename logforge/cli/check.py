@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from logforge.cli.build import gate_options, given_gates
-from logforge.cli.options import JSON, STORE, WAIT, say, show
+from logforge.cli.options import JSON, STORE, WAIT, options, say, show, stated
+from logforge.dataset.build.config import Gates
 
 
 @click.command()
@@ -16,10 +16,10 @@ from logforge.cli.options import JSON, STORE, WAIT, say, show
 @click.option(
     "--sources", is_flag=True, help="Also read every source again: are its bytes what was ingested?"
 )
-@gate_options
+@options(Gates)
 @WAIT
 @JSON
-def check(dataset: str | None, store: str, sources: bool, wait: float, as_json: bool, **options: Any) -> None:
+def check(dataset: str | None, store: str, sources: bool, wait: float, as_json: bool, **gates: Any) -> None:
     """Validate a store and its datasets again, or one dataset by name or folder. Exits with 1 when a rule is broken.
 
     \b
@@ -30,7 +30,6 @@ def check(dataset: str | None, store: str, sources: bool, wait: float, as_json: 
     from logforge.checks.pipeline import check as run
     from logforge.core.progress import bar
 
-    gates = given_gates(options)
     with bar("check") as tick:
-        report = run(store, dataset, gates, tick, sources=sources, wait=wait, waiting=say)
+        report = run(store, dataset, stated(gates), tick, sources=sources, wait=wait, waiting=say)
     show(report, as_json)

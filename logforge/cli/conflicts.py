@@ -1,48 +1,13 @@
-"""`logforge conflicts`, and the options of a build that are about conflicts."""
+"""`logforge conflicts`."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
 
 from logforge.cli.options import JSON, STORE, WAIT, say, show
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _KINDS = ("outcome", "contrast", "label", "demonstration")
 _LEVELS = ("exact", "canonical", "near")
-
-
-def conflict_options(command: F) -> F:
-    """What a build counts as a conflict, and what it does about it."""
-    for option in reversed(
-        (
-            click.option(
-                "--epsilon",
-                default=0.5,
-                show_default=True,
-                help="Returns further apart than this disagree (conflicts).",
-            ),
-            click.option(
-                "--near-threshold",
-                default=0.98,
-                show_default=True,
-                type=click.FloatRange(0, 1, min_open=True),
-                help="Cosine at which differently worded states count as one (conflicts); 1: never.",
-            ),
-            click.option(
-                "--conflicts",
-                multiple=True,
-                metavar="[KIND=]POLICY",
-                help="flag, weight (halve) or filter (leave out) what conflicts contradict. Without KIND: all but "
-                "contrast. Default: flag. May be given again.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
 
 
 @click.command()

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from logforge.cli.options import JSON, STORE, show
-from logforge.exports.catalogue import FORMATS
+from logforge.cli.options import JSON, STORE, options, show
+from logforge.exports.catalogue import FORMATS, Options
 
 _WIDTH = max(map(len, FORMATS))
 _LISTED = "\n".join(f"      {name:{_WIDTH}}  {form.writes}" for name, form in FORMATS.items())
@@ -35,62 +35,16 @@ _HELP = f"""Write a dataset's split in another tool's form. docs/exports.md says
 )
 @click.option("--out", required=True, type=click.Path(), help="The file or folder to write.")
 @click.option("--split", help="Default: train; for huggingface, every split.")
-@click.option(
-    "--uncertain",
-    is_flag=True,
-    help="Also contrasts whose interval holds 0 or cannot be given (trl-dpo, preference-pairs).",
-)
-@click.option("--successes", is_flag=True, help="Only episodes that succeeded (trl-sft).")
-@click.option(
-    "--weigh",
-    default="return",
-    show_default=True,
-    metavar="return|METHOD",
-    help="By the return to go, or by a method of credit that the store keeps (weighted-sft).",
-)
-@click.option(
-    "--keep",
-    default="positive",
-    show_default=True,
-    metavar="positive|all|top=SHARE",
-    help="Which turns, by their weight (weighted-sft).",
-)
-@click.option(
-    "--credit",
-    default="counterfactual",
-    show_default=True,
-    metavar="METHOD",
-    help="The method of credit that the store keeps: logforge credit RUN --split SPLIT (credit-text).",
-)
-@click.option(
-    "--key-share",
-    default=0.1,
-    show_default=True,
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Which share of the steps are key steps, those of the largest |credit| (credit-text).",
-)
-@click.option(
-    "--least-support",
-    default=0,
-    show_default=True,
-    type=click.IntRange(0),
-    help="Credit of a step with less support in the train split counts as unknown; 1 takes out what is unsupported (credit-text).",
-)
-@click.option(
-    "--key-steps",
-    type=click.Path(),
-    help="Key steps as people judged them, a judgement a line: docs/returns.md (credit-text).",
-)
+@options(Options)
 @STORE
 @JSON
 def export(
-    dataset: str, format_name: str, out: str, split: str | None, store: str, as_json: bool, **options: Any
+    dataset: str, format_name: str, out: str, split: str | None, store: str, as_json: bool, **chosen: Any
 ) -> None:
     """See _HELP."""
     from logforge.core.progress import bar
-    from logforge.exports.job import Options
     from logforge.exports.pipeline import export as run
 
     with bar("export") as tick:
-        report = run(dataset, format_name, out, split, store=store, options=Options(**options), progress=tick)
+        report = run(dataset, format_name, out, split, store=store, options=Options(**chosen), progress=tick)
     show(report, as_json)

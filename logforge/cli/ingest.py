@@ -103,7 +103,7 @@ def ingest(
     from logforge.ingestion.dry_runs import dry_run as plan
     from logforge.ingestion.pipeline import ingest as run
     from logforge.ingestion.pipeline import read_options
-    from logforge.ingestion.sources.containers import Limits, bytes_of
+    from logforge.ingestion.sources.limits import Limits, bytes_of
     from logforge.ingestion.sources.pipes import apart
     from logforge.ingestion.watching import until_told
     from logforge.ingestion.watching import watch as follow

@@ -7,97 +7,29 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from logforge.cli.options import JSON, say, show
+from logforge.cli.options import JSON, is_set, options, say, show
+from logforge.learning.training.config import TrainConfig
 
 
 @click.command()
 @click.argument("dataset", type=click.Path())
-@click.option(
-    "--algo",
-    default="cql",
-    show_default=True,
-    help="cql, dqn, bcq, iql, bc or text_q (CQL over the texts of the actions); cloning is always trained beside it.",
-)
-@click.option(
-    "--backend",
-    default="torch",
-    show_default=True,
-    help="torch: masked learners, all members at once. d3rlpy: its own, without masks in training.",
-)
-@click.option(
-    "--preset",
-    default="default",
-    show_default=True,
-    help="Settings by name: default, sparse, sparse-text, article-a or article-a-text; options given beside it win.",
-)
+@options(TrainConfig, "algo", "backend", "preset")
 @click.option("--out", help="The run's folder. Default: runs/NAME.")
-@click.option("--seed", default=0, show_default=True, help="Of the first member.")
-@click.option(
-    "--members", default=1, show_default=True, help="Policies trained of each learner, one seed each."
+@options(TrainConfig, "seed", ..., "learning_rate", "anneal", "target_rate", "alpha", ..., "beta")
+@options(
+    TrainConfig,
+    "clip_targets",
+    ...,
+    "step_cost",
+    "heads",
+    "policy_conditioned",
+    "warm_start",
+    ...,
+    "replay_share",
 )
-@click.option("--updates", default=2000, show_default=True, help="Gradient steps.")
-@click.option("--passes", default=0.0, help="Instead of --updates: passes over the train split.")
-@click.option(
-    "--epochs", default=10, show_default=True, help="Parts of the run; each ends with a measurement."
-)
-@click.option("--batch-size", default=128, show_default=True)
-@click.option("--learning-rate", default=1e-3, show_default=True)
-@click.option(
-    "--anneal/--no-anneal",
-    default=False,
-    show_default=True,
-    help="Let the learning rate fall to 0 over the run (torch).",
-)
-@click.option(
-    "--target-rate",
-    default=0.005,
-    show_default=True,
-    help="How fast target networks follow (torch).",
-)
-@click.option("--alpha", default=1.0, show_default=True, help="CQL's weight of conservatism.")
-@click.option(
-    "--threshold",
-    default=0.3,
-    show_default=True,
-    help="BCQ: an action competes above this share of the likeliest one's chance.",
-)
-@click.option("--expectile", default=0.9, show_default=True, help="IQL's.")
-@click.option("--beta", default=3.0, show_default=True, help="IQL's weight of the advantage.")
-@click.option(
-    "--clip-targets/--no-clip-targets",
-    default=True,
-    show_default=True,
-    help="Keep TD targets in the range of possible returns (torch).",
-)
-@click.option("--gamma", type=float, help="Another discount than the dataset's.")
-@click.option("--step-cost", default=0.0, help="Taken off the reward of every step.")
-@click.option(
-    "--heads",
-    default="tool",
-    show_default=True,
-    metavar="tool|tool+template",
-    help="Also choose among the argument templates of the tool (torch).",
-)
-@click.option(
-    "--policy-conditioned/--no-policy-conditioned",
-    default=False,
-    show_default=True,
-    help="text_q: also tell the policies of the log apart, by their fingerprints.",
-)
-@click.option("--warm-start", metavar="RUN", help="A run, or a policy of one, to go on from (torch).")
-@click.option(
-    "--ewc", default=0.0, help="Hold each weight to the earlier one as far as its data made it sure."
-)
-@click.option("--kl", default=0.0, help="Hold the choices to those of the earlier policy.")
-@click.option(
-    "--kl-target", type=float, help="Let --kl follow: doubled above this divergence (nats), halved below."
-)
-@click.option("--replay", metavar="DATASET", help="An earlier dataset to draw from too (torch).")
-@click.option("--replay-share", default=0.2, show_default=True, help="Of each batch.")
 @JSON
-def train(dataset: str, out: str | None, preset: str, as_json: bool, **settings: Any) -> None:
+def train(dataset: str, out: str | None, as_json: bool, **settings: Any) -> None:
     """Train a policy on a dataset's train split, with behaviour cloning beside it.
 
     A member that runs away is stopped, its best checkpoint is kept, and the exit code is 1.
@@ -112,7 +44,7 @@ def train(dataset: str, out: str | None, preset: str, as_json: bool, **settings:
 
     target = out or f"runs/{Path(dataset).name}"
     with bar("train") as tick:
-        report = run(dataset, out=target, preset=preset, progress=tick, **_given(settings))
+        report = run(dataset, out=target, progress=tick, **_given(settings))
     show(report, as_json)
     for note in report.fresh:
         say(note)
@@ -208,5 +140,4 @@ def _numbers(text: str, option: str) -> list[float]:
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
     """Those set by the user or a config file: they go before a preset's."""
-    source = click.get_current_context().get_parameter_source
-    return {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
+    return {name: value for name, value in settings.items() if is_set(name)}

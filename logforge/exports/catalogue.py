@@ -5,10 +5,11 @@ Loads nothing heavy: the command line and the docs read it too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
-from logforge.schemas.errors import UnknownName
+from logforge.core.options import option
+from logforge.schemas.errors import UnknownName, UsageError
 
 TRANSITIONS: Final = "transitions"
 CONTRASTS: Final = "contrasts"
@@ -163,3 +164,50 @@ def format_named(name: str) -> Format:
     if name not in FORMATS:
         raise UnknownName("export format", name, list(FORMATS))
     return FORMATS[name]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What some formats let one choose. A format refuses those it does not take."""
+
+    uncertain: bool = option(
+        False, "Also contrasts whose interval holds 0 or cannot be given (trl-dpo, preference-pairs)."
+    )
+    successes: bool = option(False, "Only episodes that succeeded (trl-sft).")
+    weigh: str = option(
+        "return",
+        "By the return to go, or by a method of credit that the store keeps (weighted-sft).",
+        metavar="return|METHOD",
+    )
+    keep: str = option(
+        "positive", "Which turns, by their weight (weighted-sft).", metavar="positive|all|top=SHARE"
+    )
+    credit: str = option(
+        "counterfactual",
+        "The method of credit that the store keeps: logforge credit RUN --split SPLIT (credit-text).",
+        metavar="METHOD",
+    )
+    key_share: float = option(
+        0.1,
+        "Which share of the steps are key steps, those of the largest |credit| (credit-text).",
+        least=0,
+        most=1,
+        above=True,
+    )
+    least_support: int = option(
+        0,
+        "Credit of a step with less support in the train split counts as unknown; 1 takes out what is unsupported (credit-text).",
+        least=0,
+    )
+    key_steps: str | None = option(
+        None,
+        "Key steps as people judged them, a judgement a line: docs/returns.md (credit-text).",
+        path="any",
+    )
+
+    def check(self, form: Format) -> None:
+        """Raise UsageError for an option that the format would ignore."""
+        for one in fields(self):
+            if getattr(self, one.name) != one.default and one.name not in form.options:
+                named = f"--{one.name.replace('_', '-')}"
+                raise UsageError(f"{form.name} takes no {named}", "leave it out, or choose another --format")

@@ -5,46 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from logforge.core.files import replaced_file
 from logforge.core.progress import Tick, silent
-from logforge.exports.catalogue import Format
+from logforge.exports.catalogue import Options
 from logforge.schemas.errors import Mismatch, UsageError
 from logforge.schemas.manifest import Manifest
 from logforge.shards.reader import Shard
 from logforge.store.store import Store
-
-
-@dataclass(frozen=True)
-class Options:
-    """What some formats let one choose. A format refuses those it does not take."""
-
-    uncertain: bool = False
-    """Also contrasts whose interval holds 0 or cannot be given."""
-    successes: bool = False
-    """Only episodes that succeeded."""
-    weigh: str = "return"
-    """What weights come from: `return`, or a method of credit that the store keeps."""
-    keep: str = "positive"
-    """`positive`, `all`, or `top=SHARE`."""
-    credit: str = "counterfactual"
-    """The method of credit that the store keeps."""
-    key_share: float = 0.1
-    """The share of the steps with known credit that are key steps: those of the largest |credit|."""
-    least_support: int = 0
-    """Credit of a step whose action the train split has fewer times in that state counts as unknown."""
-    key_steps: str | None = None
-    """A file of key steps as people judged them (logforge/evaluation/credit/key_steps.py)."""
-
-    def check(self, form: Format) -> None:
-        """Raise UsageError for an option that the format would ignore."""
-        for option in fields(self):
-            if getattr(self, option.name) != option.default and option.name not in form.options:
-                named = f"--{option.name.replace('_', '-')}"
-                raise UsageError(f"{form.name} takes no {named}", "leave it out, or choose another --format")
 
 
 @dataclass(frozen=True)
@@ -53,7 +24,7 @@ class Job:
 
     shards: tuple[Shard, ...]
     out: Path
-    options: Options = Options()
+    options: Options = field(default_factory=Options)
     opened: Store | None = None
     tick: Tick = silent
 

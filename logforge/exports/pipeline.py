@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from logforge.core.progress import Tick, silent
 from logforge.core.report import BaseReport, Lines, picked
-from logforge.exports.catalogue import TRANSITIONS, Format, format_named
-from logforge.exports.job import Job, Options, Written, check_build
+from logforge.exports.catalogue import TRANSITIONS, Format, Options, format_named
+from logforge.exports.job import Job, Written, check_build
 from logforge.schemas.errors import Mismatch, UsageError
 from logforge.shards.reader import SPLITS, Shard, load_shards, read_manifest
 from logforge.store.files import own_files

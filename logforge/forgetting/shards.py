@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.conflicts.groups import find_conflicts
-from logforge.dataset.conflicts.near import THRESHOLD, near_states
+from logforge.dataset.conflicts.near import near_states
 from logforge.dataset.conflicts.rows import comparable, decisions_of
 from logforge.dataset.states.coverage import thought_leak
 from logforge.dataset.states.golden import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden
@@ -102,7 +103,9 @@ def _replace_conflicts(store: Store, name: str, left: pl.DataFrame, folder: Path
     if folder is not None:
         manifest = read_manifest(folder)
         shards = {split: load_shards(folder, split) for split in SPLITS if split in manifest.splits}
-        near = near_states(left, shards, manifest.layout, settings.get("near_threshold", THRESHOLD))
+        near = near_states(
+            left, shards, manifest.layout, settings.get("near_threshold", BuildConfig.near_threshold)
+        )
     conflicts = find_conflicts(comparable(left, decisions_of(store.con), near), settings["epsilon"])
     store.con.execute("DELETE FROM conflicts WHERE dataset = ?", [name])
     store.insert("conflicts", conflicts.with_columns(dataset=pl.lit(name)))

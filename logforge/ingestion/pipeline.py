@@ -40,8 +40,8 @@ from logforge.ingestion.reading import (
 from logforge.ingestion.report import IngestReport, report_of
 from logforge.ingestion.resumed import settle
 from logforge.ingestion.safe_labels import replaced_by, with_safe_labels
-from logforge.ingestion.sources.containers import Limits
 from logforge.ingestion.sources.discover import Found, Verdict, check_paths, find, found_again, sha256_of
+from logforge.ingestion.sources.limits import Limits
 from logforge.ingestion.sources.pipes import apart, spooled
 from logforge.ingestion.sources.unpacking import room_beside
 from logforge.ingestion.stored_sources import Known, Stayed, source_id_of

@@ -26,8 +26,8 @@ from logforge.ingestion.hygiene.redaction import Redaction, rules_version
 from logforge.ingestion.hygiene.secrets import vendors as vendor_secrets
 from logforge.ingestion.pace import ahead, collect_seldom
 from logforge.ingestion.sources.containers import VERSION as UNPACKING
-from logforge.ingestion.sources.containers import Limits
 from logforge.ingestion.sources.discover import Verdict, judge
+from logforge.ingestion.sources.limits import Limits
 from logforge.ingestion.stored_options import remembered, remembering
 from logforge.schemas.episode import Episode, Reading, Reject, Skip
 from logforge.schemas.errors import InputError

@@ -17,7 +17,7 @@ from logforge.connectors.episodes.content import part_text, text_of
 from logforge.connectors.records import json as jsontext
 from logforge.connectors.records.base import BOM, Source
 from logforge.connectors.records.tables import table_rows
-from logforge.ingestion.sources.containers import Limits
+from logforge.ingestion.sources.limits import Limits
 from logforge.ingestion.sources.unpacking import packed_kind, unpack
 
 _PLACE = re.compile(r"(?:!(?P<member>[^#]+?))?(?::(?P<line>\d+))?(?P<pointers>(?:#.*)?)", re.DOTALL)

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from logforge.dataset.actions.vocabulary import ActionSpace
-from logforge.dataset.states.builder import State, StateBuilder, StateConfig
+from logforge.dataset.states.builder import State, StateBuilder
+from logforge.dataset.states.config import StateConfig
 from logforge.dataset.states.golden import GOLDEN_FILE, prove, read_golden
 from logforge.ingestion.hygiene.danger import Dangers
 from logforge.ingestion.hygiene.personal_data import personal_kinds

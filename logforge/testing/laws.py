@@ -16,7 +16,8 @@ from logforge.connectors.detection import registry
 from logforge.connectors.episodes.tool_names import TOOL_PREFIX
 from logforge.connectors.records.base import Connector, NeedsWhole, Source, Span, TakesCompanions, look
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
-from logforge.dataset.states.builder import State, StateBuilder, StateConfig
+from logforge.dataset.states.builder import State, StateBuilder
+from logforge.dataset.states.config import StateConfig
 from logforge.lineage.locate import holds, resolve, texts_at
 from logforge.schemas.episode import Episode, Reading, Reject, Step
 from logforge.testing.soundness import counted, episodes_in, mispaired, unsound

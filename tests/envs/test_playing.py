@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from logforge.cli.commands import main
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
-from logforge.dataset.states.builder import StateConfig
+from logforge.dataset.states.config import StateConfig
 from logforge.envs import online as online_module
 from logforge.envs.catalogue import make
 from logforge.envs.evaluating import evaluate_policy

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logforge.exports.catalogue import Options
 from logforge.exports.credit_text import IMAGINED, row_schema, threshold_of
-from logforge.exports.job import Options
 from logforge.exports.pipeline import export
 from logforge.exports.tagged_text import parse
 from logforge.schemas.episode import CLARIFY, RESPOND

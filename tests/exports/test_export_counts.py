@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from logforge.cli.commands import main
-from logforge.exports.catalogue import CONTRASTS, FORMATS, format_named
+from logforge.exports.catalogue import CONTRASTS, FORMATS, Options, format_named
 from logforge.exports.contrasts import pairs_of
-from logforge.exports.job import Options, Written
+from logforge.exports.job import Written
 from logforge.exports.pipeline import export
 from logforge.schemas.errors import Mismatch, StoreError, UnknownName, UsageError
 from logforge.shards.reader import load_shards, read_manifest

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder
 from logforge.connectors.episodes.tool_names import bare_name, tool_action
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
+from logforge.exports.catalogue import Options
 from logforge.exports.chat import answer_of, chat_of, prompt_flaw, turns_of
 from logforge.exports.contrasts import pairs_of
-from logforge.exports.job import Options
 from logforge.exports.pipeline import export
 from logforge.exports.weights import Keep, weighted
 from logforge.ingestion.pipeline import ingest

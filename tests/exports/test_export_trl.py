@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from logforge.exports.job import Options
+from logforge.exports.catalogue import Options
 from logforge.exports.pipeline import export
 
 datasets = pytest.importorskip("datasets", reason="pip install datasets")

@@ -17,7 +17,7 @@ from logforge.connectors.mapping import connector as mappings
 from logforge.ingestion.dry_runs import dry_run
 from logforge.ingestion.pipeline import ingest, read_options
 from logforge.ingestion.replaying import replay
-from logforge.ingestion.sources.containers import Limits
+from logforge.ingestion.sources.limits import Limits
 from logforge.ingestion.stored_options import remembered, stored_mapping
 from logforge.ingestion.watching import watch
 from logforge.store.store import Store

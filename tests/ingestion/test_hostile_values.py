@@ -16,8 +16,8 @@ from logforge.connectors.episodes.content import count_or_none, micros
 from logforge.connectors.records import json as jsontext
 from logforge.connectors.records.base import Source
 from logforge.ingestion.reading import Job, ReadOptions, read_source
-from logforge.ingestion.sources.containers import Limits
 from logforge.ingestion.sources.discover import judge
+from logforge.ingestion.sources.limits import Limits
 from logforge.schemas.episode import Reject
 from support.places import ROOT
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from logforge.dataset.actions.vocabulary import ActionSpace
-from logforge.dataset.states.builder import StateBuilder, StateConfig
+from logforge.dataset.states.builder import StateBuilder
+from logforge.dataset.states.config import StateConfig
 from logforge.ingestion.hygiene import inspection
 from logforge.ingestion.hygiene.danger import Dangers
 from logforge.ingestion.hygiene.pipeline import Hygiene

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
-from logforge.dataset.states.builder import State, StateBuilder, StateConfig
+from logforge.dataset.states.builder import State, StateBuilder
+from logforge.dataset.states.config import StateConfig
 from logforge.dataset.states.events import Answered, Decided, events_of
 from logforge.dataset.states.symbols import PENDING, GroupCall
 from logforge.ingestion.hygiene.live import Heard

@@ -11,7 +11,8 @@ import pytest
 
 from logforge.connectors.episodes.tool_names import bare_name
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
-from logforge.dataset.states.builder import StateBuilder, StateConfig
+from logforge.dataset.states.builder import StateBuilder
+from logforge.dataset.states.config import StateConfig
 from logforge.dataset.states.events import Answered, Decided, Event, Offered, Said, events_of
 from logforge.ingestion.hygiene.danger import Dangers
 from logforge.ingestion.hygiene.pipeline import Hygiene

@@ -12,7 +12,8 @@ from logforge.connectors.benchmarks.tau_bench import TauBench
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder
 from logforge.connectors.records.base import Source
 from logforge.dataset.actions.vocabulary import ActionSpace
-from logforge.dataset.states.builder import StateBuilder, StateConfig
+from logforge.dataset.states.builder import StateBuilder
+from logforge.dataset.states.config import StateConfig
 from logforge.schemas.episode import Episode
 from logforge.testing import variants
 

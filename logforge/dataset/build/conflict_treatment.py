@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.encoding import Encoded
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.propensity import Estimated, PropensityModel
@@ -17,7 +18,7 @@ from logforge.dataset.build.report import LeftOut
 from logforge.dataset.build.scope import from_all, from_summary, stage
 from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.conflicts.groups import find_conflicts
-from logforge.dataset.conflicts.near import THRESHOLD, near_states
+from logforge.dataset.conflicts.near import near_states
 from logforge.dataset.conflicts.policy import FLAG_ALL, Policy, contradicted, factors, set_aside
 from logforge.dataset.conflicts.rows import Decisions, comparable, decisions_in
 from logforge.schemas.errors import CheckFailed
@@ -33,8 +34,8 @@ RULE = "conflict"
 class Settings:
     """What counts as a conflict and what is done about it."""
 
-    epsilon: float = 0.5
-    near_threshold: float = THRESHOLD
+    epsilon: float = BuildConfig.epsilon
+    near_threshold: float = BuildConfig.near_threshold
     policy: Policy = field(default_factory=lambda: FLAG_ALL)
 
 

@@ -22,8 +22,6 @@ from logforge.schemas.errors import UsageError
 from logforge.schemas.manifest import FeatureSlice
 from logforge.shards.arrays import SplitArrays
 
-THRESHOLD = 0.98
-"""The cosine at which states count as near, unless told otherwise."""
 TEXTS: frozenset[str] = frozenset(
     {
         "task", "last_message", "window.user", "window.assistant", "window.tool", "thought",

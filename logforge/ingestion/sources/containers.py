@@ -19,10 +19,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal, Self, cast
 
-from logforge.connectors.records.source import MAX_RECORD
+from logforge.ingestion.sources.limits import Limits
 from logforge.ingestion.sources.streams import PIECE, Damaged, codec_of, pieces
 from logforge.schemas.episode import Reject, Skip
-from logforge.schemas.errors import StoreError, UsageError
+from logforge.schemas.errors import StoreError
 
 Kind = Literal["stream", "zip", "tar", "foreign"]
 """One compressed file, an archive, or something packed that is not read (7z, rar, lz4, compress)."""
@@ -38,31 +38,9 @@ _LONGEST_HEADER = 1 << 20
 _FOREIGN = (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\x04\x22\x4d\x18", b"\x1f\x9d", b"\x1f\xa0")
 _DOCUMENTS = frozenset({"[Content_Types].xml", "mimetype", "META-INF/MANIFEST.MF"})
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
-_SIZE = re.compile(r"(\d{1,12}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _ZIP_TROUBLE = (zipfile.BadZipFile, NotImplementedError, ValueError)
 _TAR_TROUBLE = (tarfile.TarError, ValueError, EOFError, OverflowError, RecursionError)
-
-
-def bytes_of(size: str) -> int:
-    """The bytes of a size such as `512MB`, `16 GB` or `1000000`. Raises UsageError."""
-    found = _SIZE.fullmatch(size.strip())
-    if found is None:
-        raise UsageError(f"{size!r} is no size", "write a number with KB, MB, GB or TB")
-    return int(float(found[1]) * 1024 ** ("KMGT".find(found[2].upper()) + 1 if found[2] else 0))
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How far one packed file may unfold, archives within it included: bytes in all, bytes for each packed byte (counted
-    beyond `SMALL`), files, and archives in one another. `record` is how many bytes one line, element of an array or
-    document may have, packed or not."""
-
-    unpacked: int = 16 << 30
-    ratio: int = 500
-    members: int = 500_000
-    depth: int = 3
-    record: int = MAX_RECORD
 
 
 class Refused(Exception):

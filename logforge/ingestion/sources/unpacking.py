@@ -19,13 +19,13 @@ from logforge.ingestion.sources.containers import (
     Aside,
     Budget,
     Kind,
-    Limits,
     Refused,
     Unpacking,
     kind_of,
     unpack_stream,
 )
 from logforge.ingestion.sources.discover import Found, Verdict, find, label_of, unpacked_beside
+from logforge.ingestion.sources.limits import Limits
 from logforge.ingestion.sources.streams import plain_name
 from logforge.schemas.episode import Reject
 from logforge.schemas.errors import StoreError

@@ -1,18 +1,19 @@
-"""The settings of a training run, and what every backend gives back on the way."""
+"""The settings of a training run, and what every backend gives back on the way. Loads nothing heavy: the command line reads it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
-from typing import Any, Final, Literal, NamedTuple, get_args
+from math import ceil, inf, isfinite
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
-from logforge.learning.policies.bundle import PolicyBundle
-from logforge.learning.training.learners import LEARNERS
+from logforge.core.options import option
 from logforge.schemas.errors import UnknownName, UsageError
-from logforge.shards.reader import Shard
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from logforge.learning.policies.bundle import PolicyBundle
+    from logforge.shards.reader import Shard
 
 Backend = Literal["torch", "d3rlpy"]
 BACKENDS: Final[tuple[str, ...]] = get_args(Backend)
@@ -31,6 +32,8 @@ def algorithms(backend: str) -> tuple[str, ...]:
         from logforge.learning.training import d3rlpy_backend as d3rlpy_training
 
         return tuple(d3rlpy_training.LEARNERS)
+    from logforge.learning.training.learners import LEARNERS
+
     return tuple(LEARNERS)
 
 
@@ -53,34 +56,54 @@ class TrainConfig:
     `policy_conditioned` gives the network over texts a vector of the policy that decided (policy_vectors.py).
     """
 
-    algo: str = "cql"
-    backend: str = "torch"
-    seed: int = 0
-    members: int = 1
-    updates: int = 2000
-    passes: float = 0.0
-    epochs: int = 10
-    batch_size: int = 128
-    learning_rate: float = 1e-3
-    alpha: float = 1.0
-    threshold: float = 0.3
-    expectile: float = 0.9
-    beta: float = 3.0
-    target_rate: float = 0.005
-    anneal: bool = False
+    algo: str = option(
+        "cql",
+        "cql, dqn, bcq, iql, bc or text_q (CQL over the texts of the actions); cloning is always trained beside it.",
+    )
+    backend: str = option(
+        "torch", "torch: masked learners, all members at once. d3rlpy: its own, without masks in training."
+    )
+    seed: int = option(0, "Of the first member.")
+    members: int = option(1, "Policies trained of each learner, one seed each.")
+    updates: int = option(2000, "Gradient steps.")
+    passes: float = option(0.0, "Instead of --updates: passes over the train split.", shown=False)
+    epochs: int = option(10, "Parts of the run; each ends with a measurement.")
+    batch_size: int = option(128)
+    learning_rate: float = option(1e-3)
+    alpha: float = option(1.0, "CQL's weight of conservatism.")
+    threshold: float = option(0.3, "BCQ: an action competes above this share of the likeliest one's chance.")
+    expectile: float = option(0.9, "IQL's.")
+    beta: float = option(3.0, "IQL's weight of the advantage.")
+    target_rate: float = option(0.005, "How fast target networks follow (torch).")
+    anneal: bool = option(False, "Let the learning rate fall to 0 over the run (torch).", switch=True)
     hidden: tuple[int, ...] = (64, 64)
-    clip_targets: bool = True
-    gamma: float | None = None
-    step_cost: float = 0.0
-    preset: str = "default"
-    heads: str = ONE_HEAD
-    warm_start: str | None = None
-    ewc: float = 0.0
-    kl: float = 0.0
-    kl_target: float | None = None
-    replay: str | None = None
-    replay_share: float = 0.2
-    policy_conditioned: bool = False
+    clip_targets: bool = option(
+        True, "Keep TD targets in the range of possible returns (torch).", switch=True
+    )
+    gamma: float | None = option(None, "Another discount than the dataset's.")
+    step_cost: float = option(0.0, "Taken off the reward of every step.", shown=False)
+    preset: str = option(
+        "default",
+        "Settings by name: default, sparse, sparse-text, article-a or article-a-text; options given beside it win.",
+    )
+    heads: str = option(
+        ONE_HEAD,
+        "Also choose among the argument templates of the tool (torch).",
+        metavar="tool|tool+template",
+    )
+    warm_start: str | None = option(None, "A run, or a policy of one, to go on from (torch).", metavar="RUN")
+    ewc: float = option(
+        0.0, "Hold each weight to the earlier one as far as its data made it sure.", shown=False
+    )
+    kl: float = option(0.0, "Hold the choices to those of the earlier policy.", shown=False)
+    kl_target: float | None = option(
+        None, "Let --kl follow: doubled above this divergence (nats), halved below."
+    )
+    replay: str | None = option(None, "An earlier dataset to draw from too (torch).", metavar="DATASET")
+    replay_share: float = option(0.2, "Of each batch.")
+    policy_conditioned: bool = option(
+        False, "text_q: also tell the policies of the log apart, by their fingerprints.", switch=True
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
@@ -90,22 +113,22 @@ class TrainConfig:
             raise UnknownName(f"algorithm of the backend {self.backend}", self.algo, known)
         wrong = {
             "updates": self.updates < 1,
-            "passes": not 0 <= self.passes < np.inf,
+            "passes": not 0 <= self.passes < inf,
             "epochs": self.epochs < 1,
             "gamma": self.gamma is not None and not 0 < self.gamma <= 1,
-            "step_cost": not np.isfinite(self.step_cost),
+            "step_cost": not isfinite(self.step_cost),
             "members": self.members < 1,
             "batch_size": self.batch_size < 1,
-            "learning_rate": not 0 < self.learning_rate < np.inf,
-            "alpha": not 0 <= self.alpha < np.inf,
+            "learning_rate": not 0 < self.learning_rate < inf,
+            "alpha": not 0 <= self.alpha < inf,
             "threshold": not 0 < self.threshold < 1,
             "expectile": not 0 < self.expectile < 1,
-            "beta": not 0 < self.beta < np.inf,
+            "beta": not 0 < self.beta < inf,
             "target_rate": not 0 < self.target_rate <= 1,
             "hidden": not self.hidden or min(self.hidden) < 1,
-            "ewc": not 0 <= self.ewc < np.inf,
-            "kl": not 0 <= self.kl < np.inf,
-            "kl_target": self.kl_target is not None and not 0 < self.kl_target < np.inf,
+            "ewc": not 0 <= self.ewc < inf,
+            "kl": not 0 <= self.kl < inf,
+            "kl_target": self.kl_target is not None and not 0 < self.kl_target < inf,
             "replay_share": not 0 <= self.replay_share < 1,
             "seed": not 0 <= self.seed <= 2**32 - max(1, self.members),
         }
@@ -180,5 +203,7 @@ def epoch_of(update: int, config: TrainConfig) -> int:
 
 def golden_rows(shard: Shard) -> NDArray[Any]:
     """Observations [rows, features] by which a saved policy proves that it was loaded as it was."""
+    import numpy as np
+
     rows = np.unique(np.linspace(0, len(shard.observations) - 1, _GOLDEN_ROWS).astype(int))
     return np.array(shard.observations[rows], dtype=np.float32)

@@ -7,7 +7,7 @@ import pytest
 
 from logforge.dataset.actions.vocabulary import ActionSpace
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset, earlier_vocabulary
-from logforge.exports.job import Options
+from logforge.exports.catalogue import Options
 from logforge.exports.pipeline import export
 from logforge.forgetting.shards import drop_from_datasets
 from logforge.ingestion.pipeline import ingest

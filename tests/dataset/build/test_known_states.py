@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from logforge.dataset.build import state_digests
 from logforge.dataset.build.earlier_dataset import earlier_reduction
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset, earlier_vocabulary
-from logforge.dataset.states.builder import StateBuilder, StateConfig
+from logforge.dataset.states.builder import StateBuilder
+from logforge.dataset.states.config import StateConfig
 from logforge.forgetting.pipeline import forget
 from logforge.ingestion.pipeline import ingest
 from logforge.store.store import Store

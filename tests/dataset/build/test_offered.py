@@ -15,7 +15,8 @@ from logforge.connectors.records.base import Source
 from logforge.core.frames import episodes_of, tables_of
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
 from logforge.dataset.build.transitions import Member, split_arrays, transition_rows
-from logforge.dataset.states.builder import StateBuilder, StateConfig
+from logforge.dataset.states.builder import StateBuilder
+from logforge.dataset.states.config import StateConfig
 from logforge.rewards.pipeline import score
 from logforge.schemas.episode import Episode
 from support.made_episodes import finish

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.dataset.states.builder import StateConfig
+from logforge.dataset.states.config import StateConfig
 from logforge.dataset.states.goal_summary import SUMMARIES, WHOLE, goal_of
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import UnknownName

@@ -13,7 +13,8 @@ import pytest
 from logforge.connectors.detection import detect, get, registry
 from logforge.connectors.records.base import Source
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
-from logforge.dataset.states.builder import StateBuilder, StateConfig, canonical_key, state_key
+from logforge.dataset.states.builder import StateBuilder, canonical_key, state_key
+from logforge.dataset.states.config import StateConfig
 from logforge.schemas.episode import Episode
 from logforge.testing.variants import shape_of, stops_before
 from logforge.texts.encoders import TextVectors, make_encoder

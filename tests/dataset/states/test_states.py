@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from logforge.connectors.episodes.builder import EpisodeBuilder
 from logforge.connectors.episodes.outcome import ERROR_CLASSES
-from logforge.dataset.states.builder import BLOCKS, State, StateBuilder, StateConfig
+from logforge.dataset.states.builder import State, StateBuilder
+from logforge.dataset.states.config import BLOCKS, StateConfig
 from logforge.dataset.states.features import STATUSES
 from logforge.dataset.states.symbols import GroupCall, PastCall, Turn
 from logforge.dataset.states.tool_history import NO_CALL, history_ids

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder
 from logforge.dataset.actions.vocabulary import ActionSpace
-from logforge.dataset.states.builder import State, StateBuilder, StateConfig, canonical_key, state_key
+from logforge.dataset.states.builder import State, StateBuilder, canonical_key, state_key
+from logforge.dataset.states.config import StateConfig
 from logforge.dataset.states.memory import Memory
 from logforge.dataset.states.symbols import PENDING, GroupCall, PastCall, Turn
 from logforge.schemas.episode import Episode

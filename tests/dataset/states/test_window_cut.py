@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
-from logforge.dataset.states.builder import StateConfig
+from logforge.dataset.states.config import StateConfig
 from logforge.dataset.states.coverage import WindowCut, window_cut
 from logforge.ingestion.pipeline import ingest
 from logforge.store.store import Store

@@ -24,15 +24,8 @@ from logforge.ingestion.dry_runs import dry_run
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.reading import ReadOptions
 from logforge.ingestion.sources import containers, unpacking
-from logforge.ingestion.sources.containers import (
-    Budget,
-    Limits,
-    Refused,
-    bytes_of,
-    inner_path,
-    kind_of,
-    unpack_stream,
-)
+from logforge.ingestion.sources.containers import Budget, Refused, inner_path, kind_of, unpack_stream
+from logforge.ingestion.sources.limits import Limits, bytes_of
 from logforge.ingestion.sources.streams import plain_name
 from logforge.lineage.locate import resolve, unpacked
 from logforge.schemas.errors import StoreError, UsageError
