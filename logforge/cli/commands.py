@@ -108,7 +108,7 @@ def main() -> None:
     """
 
 
-@main.command()
+@click.command()
 @click.argument("folder", default=".", type=click.Path(file_okay=False))
 @JSON
 def init(folder: str, as_json: bool) -> None:
@@ -122,7 +122,7 @@ def init(folder: str, as_json: bool) -> None:
     show(init_project(folder), as_json)
 
 
-@main.command()
+@click.command()
 @click.argument("query")
 @STORE
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -143,28 +143,7 @@ def sql(query: str, store: str, as_csv: bool, wait: float, as_json: bool) -> Non
     click.echo(result.csv(), nl=False) if as_csv else show(result, as_json)
 
 
-main.add_command(badcases)
-main.add_command(build_dataset)
-main.add_command(check)
-main.add_command(conflicts)
-main.add_command(credit)
-main.add_command(credit_agreement)
-main.add_command(diff)
-main.add_command(doctor)
-main.add_command(evaluate)
-main.add_command(export)
-main.add_command(forget)
-main.add_command(ingest)
-main.add_command(policy)
-main.add_command(quarantine)
-main.add_command(report)
-main.add_command(reward)
-main.add_command(simulate)
-main.add_command(sweep)
-main.add_command(train)
-
-
-@main.command()
+@click.command()
 @click.argument("episode")
 @STORE
 @click.option("--dataset", help="The dataset. Default: the newest.")
@@ -182,7 +161,7 @@ def explain(episode: str, store: str, dataset: str | None, as_json: bool) -> Non
         show(run(opened, episode, dataset), as_json)
 
 
-@main.command()
+@click.command()
 @JSON
 def formats(as_json: bool) -> None:
     """List the log formats that can be read.
@@ -194,6 +173,33 @@ def formats(as_json: bool) -> None:
 
     show(known_formats(), as_json)
 
+
+for _command in (
+    init,
+    ingest,
+    sql,
+    badcases,
+    check,
+    conflicts,
+    credit,
+    credit_agreement,
+    diff,
+    doctor,
+    evaluate,
+    export,
+    forget,
+    policy,
+    quarantine,
+    report,
+    reward,
+    simulate,
+    sweep,
+    train,
+    build_dataset,
+    explain,
+    formats,
+):
+    main.add_command(_command)
 
 if __name__ == "__main__":
     main()

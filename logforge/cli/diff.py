@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -23,7 +24,7 @@ from logforge.cli.options import JSON, STORE, show
 @click.option("--seed", default=0, show_default=True, help="Seed of that sample.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when they differ.")
 @JSON
-def diff(a: str, b: str, store: str, sample: int, seed: int, exit_code: bool, as_json: bool) -> None:
+def diff(a: str, b: str, store: str, exit_code: bool, as_json: bool, **given: Any) -> None:
     """Say what changed from dataset A to dataset B: names in the store, or dataset folders.
 
     \b
@@ -34,6 +35,6 @@ def diff(a: str, b: str, store: str, sample: int, seed: int, exit_code: bool, as
     from logforge.dataset.diff.pipeline import diff_datasets
 
     with bar("diff") as tick:
-        report = diff_datasets(a, b, store, sample=sample, seed=seed, progress=tick)
+        report = diff_datasets(a, b, store, progress=tick, **given)
     show(report, as_json)
     sys.exit(report.exit_code(exit_code))

@@ -76,6 +76,12 @@ def is_set(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
+def flag(struct: type, name: str) -> str:
+    """The option of a field, as a user writes it."""
+    known = {field.name: field for field in fields(struct)}
+    return _flags(known[name], known[name].metadata[KEY])[0]
+
+
 def _spelt_out(names: Sequence[str | EllipsisType], known: list[str]) -> Iterator[str]:
     for place, name in enumerate(names):
         if isinstance(name, str):
@@ -88,7 +94,7 @@ def _spelt_out(names: Sequence[str | EllipsisType], known: list[str]) -> Iterato
 def _inner(field: Field[Any]) -> type | None:
     """The settings that a field holds; they are options of the same command."""
     made: Any = field.default_factory
-    return made if is_dataclass(made) else None
+    return made if isinstance(made, type) and is_dataclass(made) else None
 
 
 def _option(field: Field[Any]) -> Callable[[F], F]:

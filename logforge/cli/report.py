@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from logforge.cli.options import JSON, STORE, WAIT, say, show
@@ -29,17 +31,7 @@ from logforge.cli.options import JSON, STORE, WAIT, say, show
 )
 @WAIT
 @JSON
-def report(
-    dataset: str,
-    store: str,
-    sections: tuple[str, ...],
-    out: str | None,
-    reference: str | None,
-    seed: int,
-    sample: int,
-    wait: float,
-    as_json: bool,
-) -> None:
+def report(dataset: str, store: str, wait: float, as_json: bool, **given: Any) -> None:
     """Measure a dataset's quality: coverage, leaks, conflicts, drift, … with the query behind every number.
 
     \b
@@ -51,14 +43,5 @@ def report(
     from logforge.store.store import open_store
 
     with open_store(store, read_only=True, wait=wait, waiting=say) as opened, bar("report") as tick:
-        found = measure(
-            opened,
-            dataset,
-            sections=sections,
-            out=out,
-            seed=seed,
-            sample=sample,
-            reference=reference,
-            progress=tick,
-        )
+        found = measure(opened, dataset, progress=tick, **given)
     show(found, as_json)

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from logforge.cli.options import JSON, is_set, options, say, show
+from logforge.cli.options import JSON, is_set, options, say, show, taken
+from logforge.evaluation.config import SweepConfig
 from logforge.learning.training.config import TrainConfig
 
 
@@ -17,17 +18,8 @@ from logforge.learning.training.config import TrainConfig
 @options(TrainConfig, "algo", "backend", "preset")
 @click.option("--out", help="The run's folder. Default: runs/NAME.")
 @options(TrainConfig, "seed", ..., "learning_rate", "anneal", "target_rate", "alpha", ..., "beta")
-@options(
-    TrainConfig,
-    "clip_targets",
-    ...,
-    "step_cost",
-    "heads",
-    "policy_conditioned",
-    "warm_start",
-    ...,
-    "replay_share",
-)
+@options(TrainConfig, "clip_targets", ..., "step_cost", "heads")
+@options(TrainConfig, "policy_conditioned", "warm_start", ..., "replay_share")
 @JSON
 def train(dataset: str, out: str | None, as_json: bool, **settings: Any) -> None:
     """Train a policy on a dataset's train split, with behaviour cloning beside it.
@@ -55,32 +47,13 @@ def train(dataset: str, out: str | None, as_json: bool, **settings: Any) -> None
 
 @click.command()
 @click.argument("dataset", type=click.Path())
-@click.option("--alpha", default="0.1,0.3,1,3,10", show_default=True, help="CQL's; numbers with commas.")
-@click.option("--gamma", default="", help="Discounts. Default: the dataset's.")
-@click.option("--step-cost", default="0", show_default=True, help="Taken off the reward of every step.")
-@click.option("--seeds", default=3, show_default=True, help="Of each combination.")
-@click.option("--simulator", help="Play there and choose by success: it-ops or support-escalation.")
-@click.option("--episodes", default=200, show_default=True, help="Played of each policy.")
-@click.option("--fqe-updates", default=300, show_default=True, help="Of a round of fitted Q evaluation.")
+@options(SweepConfig)
 @click.option("--algo", default="cql", show_default=True, help="cql, dqn, bcq, iql or text_q.")
 @click.option("--preset", default="default", show_default=True, help="Of the settings that are not varied.")
 @click.option("--updates", default=2000, show_default=True, help="Gradient steps of each.")
 @click.option("--out", help="The folder of the chosen run. Default: runs/NAME.")
 @JSON
-def sweep(
-    dataset: str,
-    alpha: str,
-    gamma: str,
-    step_cost: str,
-    seeds: int,
-    simulator: str | None,
-    episodes: int,
-    fqe_updates: int,
-    preset: str,
-    out: str | None,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+def sweep(dataset: str, out: str | None, as_json: bool, **given: Any) -> None:
     """Train all combinations at once, choose one, and write its run.
 
     Chosen by the lower bound of fitted Q evaluation on validation, or of success in a simulator, among those that keep to what
@@ -93,21 +66,9 @@ def sweep(
     from logforge.core.progress import bar
     from logforge.evaluation.tuning.sweeping import sweep as run
 
+    target, varied = out or f"runs/{Path(dataset).name}", taken(SweepConfig, given)
     with bar("sweep") as tick:
-        report = run(
-            dataset,
-            out=out or f"runs/{Path(dataset).name}",
-            alphas=_numbers(alpha, "--alpha"),
-            gammas=_numbers(gamma, "--gamma"),
-            step_costs=_numbers(step_cost, "--step-cost"),
-            seeds=seeds,
-            simulator=simulator,
-            episodes=episodes,
-            fqe_updates=fqe_updates,
-            preset=preset,
-            progress=tick,
-            **_given(settings),
-        )
+        report = run(dataset, out=target, progress=tick, **varied, **_given(given))
     show(report, as_json)
     sys.exit(int(report.failed))
 
@@ -127,15 +88,6 @@ def doctor(run: str, dataset: str | None, as_json: bool) -> None:
     report = diagnose(run, dataset_path=dataset)
     show(report, as_json)
     sys.exit(report.exit_code)
-
-
-def _numbers(text: str, option: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is not a list of numbers such as 0.3,1", param_hint=option
-        ) from None
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from logforge.core import intervals, types
 from logforge.core.intervals import Estimate, bracketed
 from logforge.core.progress import Tick
 from logforge.dataset.weights.curriculum import stage_outcomes
+from logforge.evaluation.config import EstimateConfig
 from logforge.evaluation.episode_metrics import metrics_of
 from logforge.evaluation.families import Side, compare
 from logforge.evaluation.report import LOGGED, EvaluationReport, PolicyRow, Verdict
@@ -54,10 +55,10 @@ def evaluate(
     run_path: str | Path,
     *,
     dataset_path: str | Path | None = None,
-    split: str = "test",
-    members: int = ope.MEMBERS,
-    updates: int = ope.UPDATES,
-    seed: int = 0,
+    split: str = EstimateConfig.split,
+    members: int = EstimateConfig.members,
+    updates: int = EstimateConfig.updates,
+    seed: int = EstimateConfig.seed,
     progress: Tick | None = None,
 ) -> EvaluationReport:
     """Estimate a run's policies on held-out episodes.

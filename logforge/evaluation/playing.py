@@ -20,6 +20,7 @@ from logforge.core.platforms import peak_megabytes
 from logforge.core.progress import Tick, silent
 from logforge.core.report import BaseReport, Lines, noted, picked, plain
 from logforge.core.tabulate import plural, table
+from logforge.evaluation.config import PlayConfig
 from logforge.evaluation.episode_metrics import EpisodeMetrics, metrics_of
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
 from logforge.learning.policies.runs import read_run, run_data
@@ -132,9 +133,9 @@ def play(
     run: str | Path,
     simulator: str,
     *,
-    episodes: int = 1000,
-    baselines: str = "none",
-    held_out: bool = False,
+    episodes: int = PlayConfig.episodes,
+    baselines: str = PlayConfig.baselines,
+    held_out: bool = PlayConfig.held_out,
     seed: int = 0,
     progress: Tick = silent,
 ) -> PlayReport:

@@ -211,7 +211,6 @@ METHODS: Final[Mapping[str, Method]] = {
     )
 }
 """Every method by its name, the default first."""
-DEFAULT: Final = next(iter(METHODS))
 ALL: Final = "all"
 
 

@@ -21,9 +21,9 @@ from logforge.core.files import replaced_file
 from logforge.core.progress import Tick
 from logforge.core.report import BaseReport, Lines, noted, picked
 from logforge.core.tabulate import table
+from logforge.evaluation.config import CreditConfig
 from logforge.evaluation.credit.evidence import spread_of, support_of
 from logforge.evaluation.credit.methods import (
-    DEFAULT,
     METHODS,
     Credit,
     Evidence,
@@ -176,16 +176,16 @@ def _number(value: Any) -> str:
 def credit_of(
     store: Store,
     run: str | Path,
-    split: str = "test",
-    method: str = DEFAULT,
+    split: str = CreditConfig.split,
+    method: str = CreditConfig.method,
     *,
-    policy: str = "bc",
-    n: int = 3,
-    lam: float = 0.95,
+    policy: str = CreditConfig.policy,
+    n: int = CreditConfig.n,
+    lam: float = CreditConfig.lam,
     per_seconds: float | None = None,
     out: str | Path | None = None,
     dataset: str | Path | None = None,
-    keep: bool = True,
+    keep: bool = CreditConfig.keep,
     progress: Tick | None = None,
     **fit: int,
 ) -> CreditReport:

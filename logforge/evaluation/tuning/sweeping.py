@@ -22,6 +22,7 @@ from logforge.core import extras, intervals
 from logforge.core.extras import need
 from logforge.core.files import refuse_foreign, replaced_file
 from logforge.core.progress import Tick, silent
+from logforge.evaluation.config import SweepConfig
 from logforge.evaluation.tuning.choice import SweepReport, Tried, choose
 from logforge.learning.ope import fqe as ope
 from logforge.learning.policies.bundle import PolicyBundle
@@ -37,10 +38,6 @@ from logforge.schemas.errors import UsageError
 from logforge.shards.reader import Shard, load_shards
 
 SWEEP_FILE: Final = "sweep.json"
-ALPHAS: Final = (0.1, 0.3, 1.0, 3.0, 10.0)
-SEEDS: Final = 3
-EPISODES: Final = 200
-"""Played of each policy in a simulator."""
 FQE_MEMBERS: Final = 10
 MOST_MEMBERS: Final = 64
 """Trained at once."""
@@ -59,14 +56,14 @@ def sweep(
     dataset_path: str | Path,
     *,
     out: str | Path,
-    alphas: Sequence[float] = ALPHAS,
-    gammas: Sequence[float] = (),
-    step_costs: Sequence[float] = (0.0,),
-    seeds: int = SEEDS,
+    alphas: Sequence[float] = SweepConfig.alphas,
+    gammas: Sequence[float] = SweepConfig.gammas,
+    step_costs: Sequence[float] = SweepConfig.step_costs,
+    seeds: int = SweepConfig.seeds,
     simulator: str | None = None,
-    episodes: int = EPISODES,
+    episodes: int = SweepConfig.episodes,
     fqe_members: int = FQE_MEMBERS,
-    fqe_updates: int = ope.UPDATES,
+    fqe_updates: int = SweepConfig.fqe_updates,
     preset: str = "default",
     progress: Tick = silent,
     **settings: Any,
