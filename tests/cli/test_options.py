@@ -35,9 +35,9 @@ from logforge.ingestion.pipeline import ingest, read_options
 from logforge.ingestion.sources.limits import Limits
 from logforge.learning.ope import fqe
 from logforge.learning.training.config import TrainConfig
-from logforge.learning.training.fingerprint import compare as fingerprints
+from logforge.learning.training.fingerprints import compare as fingerprints
 from logforge.report.bad_case_files import write_bad_cases
-from logforge.report.bad_cases import bad_cases
+from logforge.report.bad_case_search import bad_cases
 from logforge.report.pipeline import report
 from logforge.schemas.manifest import ObservationDtype
 from logforge.shards.files import PART_BYTES
