@@ -116,9 +116,18 @@ def test_completion_loads_nothing_heavy(tmp_path, environment):
     assert not loaded("", tmp_path, **environment) & (DATA | LEARNING)
 
 
+BUILD_SETTINGS = {"logforge.dataset", "logforge.dataset.build", "logforge.dataset.states"} | {
+    "logforge.dataset.build.config",
+    "logforge.dataset.states.config",
+    "logforge.dataset.states.goal_summary",
+}
+"""What the command line reads of a build for its options."""
+
+
 def test_a_query_loads_the_store_and_no_more(tmp_path):
     """polars holds the rows of a query, and with it come numpy and pyarrow."""
     Store(tmp_path / "logforge.duckdb").close()
     found = loaded('sql "SELECT 1"', tmp_path)
     assert "duckdb" in found
-    assert not found & (LEARNING | {"logforge.connectors", "logforge.rewards", "logforge.dataset"})
+    assert not found & (LEARNING | {"logforge.connectors", "logforge.rewards"})
+    assert {name for name in found if name.startswith("logforge.dataset")} <= BUILD_SETTINGS
