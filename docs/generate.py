@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from logforge.dataset.build.scope import steps_of
 from logforge.evaluation.credit.methods import METHODS
 from logforge.exports.catalogue import FORMATS
 from logforge.exports.credit_text import row_schema
+from logforge.learning.training.findings import ALARMS, FINDINGS
 from logforge.learning.training.monitors import MEASURES
 from logforge.learning.training.presets import PRESETS
 from logforge.schemas.manifest import manifest_schema
@@ -51,6 +53,14 @@ MEASURES_BEGIN = (
 MEASURES_END = "<!-- end of measures -->"
 STEPS_BEGIN = "<!-- steps: written by docs/generate.py (`make docs`) from logforge/dataset/build/ -->"
 STEPS_END = "<!-- end of steps -->"
+ALARMS_BEGIN = (
+    "<!-- alarms: written by docs/generate.py (`make docs`) from logforge/learning/training/findings.py -->"
+)
+ALARMS_END = "<!-- end of alarms -->"
+FINDINGS_BEGIN = (
+    "<!-- findings: written by docs/generate.py (`make docs`) from logforge/learning/training/findings.py -->"
+)
+FINDINGS_END = "<!-- end of findings -->"
 PRESETS_BEGIN = (
     "<!-- presets: written by docs/generate.py (`make docs`) from logforge/learning/training/presets.py -->"
 )
@@ -241,9 +251,24 @@ def exports_page() -> str:
 
 
 def doctor_page() -> str:
-    """The page as it is, with the table of measures written anew."""
-    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in MEASURES.items())
-    return _between("doctor.md", MEASURES_BEGIN, f"| number | what it is |\n|---|---|\n{rows}", MEASURES_END)
+    """The page as it is, with the tables of measures, alarms and findings written anew."""
+    measures = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in MEASURES.items())
+    alarms = "\n".join(f"| `{rule.name}` | {rule.tests} | {rule.follows} |" for rule in ALARMS.values())
+    page = _between(
+        "doctor.md", MEASURES_BEGIN, f"| number | what it is |\n|---|---|\n{measures}", MEASURES_END
+    )
+    page = _put(page, ALARMS_BEGIN, f"| alarm | when | then |\n|---|---|---|\n{alarms}", ALARMS_END)
+    found = f"| finding | what is seen | usual cause |\n|---|---|---|\n{_findings()}"
+    return _put(page, FINDINGS_BEGIN, found, FINDINGS_END)
+
+
+def _findings() -> str:
+    """What the doctor finds; neighbours of one cause share a row."""
+    rows = []
+    for cause, rules in groupby(FINDINGS.values(), key=lambda rule: rule.follows):
+        names, tests = zip(*((f"`{rule.name}`", rule.tests) for rule in rules), strict=True)
+        rows.append(f"| {', '.join(names)} | {', or '.join(tests)} | {cause} |")
+    return "\n".join(rows)
 
 
 def training_page() -> str:
@@ -269,7 +294,10 @@ def design_page() -> str:
 
 def _between(page: str, begin: str, text: str, end: str) -> str:
     """The page as it is, with this text between its marks."""
-    whole = (HERE / page).read_text("utf-8")
+    return _put((HERE / page).read_text("utf-8"), begin, text, end)
+
+
+def _put(whole: str, begin: str, text: str, end: str) -> str:
     start = whole.index(begin) + len(begin)
     return f"{whole[:start]}\n\n{text}\n\n{whole[whole.index(end) :]}"
 

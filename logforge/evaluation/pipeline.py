@@ -30,9 +30,9 @@ from logforge.learning.ope.importance_sampling import ESTIMATED_CAP, importance
 from logforge.learning.ope.support import Similar, Support, similar_actions
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
 from logforge.learning.policies.runs import BC, BC_SUCCESS, read_run, run_data
-from logforge.learning.training.alarms import COLLAPSED
 from logforge.learning.training.config import TrainConfig
-from logforge.learning.training.notes import few_episodes, few_updates
+from logforge.learning.training.findings import COLLAPSED
+from logforge.learning.training.notes import brief
 from logforge.schemas.errors import UsageError
 from logforge.schemas.transition import HELD_OUT
 from logforge.shards.reader import Shard
@@ -313,7 +313,7 @@ def _caveats(
         if any(row.importance and row.importance.known for row in rows):
             how += " (so do dr and wdr; is, wis, pdis and wpdis judge what was logged of them)"
         yield f"{cut} of {held.episode_count} episodes are cut off: {how}"
-    yield from filter(None, (few_updates(TrainConfig(**run["config"])), few_episodes(train)))
+    yield from brief(TrainConfig(**run["config"]), train)
     for name, reason in run.get("left_out", {}).items():
         yield f"{name} is missing: {reason}"
     for row in rows:

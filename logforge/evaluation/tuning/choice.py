@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,8 @@ from logforge.core.intervals import Estimate, Noise, bracketed, pooled, share
 from logforge.core.intervals import difference as paired
 from logforge.core.report import BaseReport, Lines, picked
 from logforge.core.tabulate import table
+from logforge.learning.training.findings import MOST_OOD
 
-MOST_OOD: Final = 0.1
-"""A setting whose policies take out-of-distribution actions (logforge/learning/training/monitors.py) in a larger share of decisions is not taken: FQE
-overrates such policies. In `it-ops` good policies stayed below 0.06, those that failed were above 0.1."""
 By = Literal["fqe", "success"]
 F64 = NDArray[np.float64]
 

@@ -15,19 +15,15 @@ from logforge.core.report import BaseReport, Lines, noted, picked
 from logforge.core.tabulate import plural
 from logforge.evaluation.tuning.data_symptoms import data_symptoms
 from logforge.evaluation.tuning.run_symptoms import run_symptoms
-from logforge.evaluation.tuning.symptoms import Patient, Symptom
+from logforge.evaluation.tuning.symptoms import Patient, Symptom, told
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.policies.runs import read_run, run_data
 from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.findings import FINDINGS
 from logforge.learning.training.notes import fresh_starts
 from logforge.learning.training.rescoring import rescored
 from logforge.schemas.errors import LogforgeError
 from logforge.schemas.manifest import Manifest
-
-_ORDER = (
-    "broken_bundle", "runs_away", "paid_loop", "early_exit", "no_outcomes", "few_successes", "few_episodes", "clone", "collapsed",
-    "unsupported", "alpha_scale", "too_few_updates", "too_many_updates",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ def diagnose(run_path: str | Path, *, dataset_path: str | Path | None = None) ->
     run = read_run(folder)
     patient = _patient(run, dataset_path)
     found = [*_bundles(folder, run, patient.train.manifest), *run_symptoms(patient), *data_symptoms(patient)]
-    found.sort(key=lambda item: _ORDER.index(item.rule))
+    found.sort(key=lambda item: list(FINDINGS).index(item.rule))
     fresh = fresh_starts(run["config"]["warm_start"], run.get("started_from", {}))
     return DoctorReport(str(run_path), run["dataset"]["name"], tuple(found), tuple(fresh))
 
@@ -89,7 +85,4 @@ def _bundles(folder: Path, run: dict[str, Any], manifest: Manifest) -> Iterator[
         try:
             load_policy(folder / name).check(manifest)
         except LogforgeError as error:
-            yield Symptom(
-                "broken_bundle", f"the policy {name} cannot be used: {error.message}",
-                "its files were altered, or belong to another dataset", error.remedy, {},
-            )  # fmt: skip
+            yield told("broken_bundle", {}, policy=name, what=error.message, advice=error.remedy)

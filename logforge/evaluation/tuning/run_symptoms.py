@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from logforge.evaluation.tuning.choice import MOST_OOD
-from logforge.evaluation.tuning.symptoms import Patient, Symptom
-from logforge.learning.training.alarms import COLLAPSED
+from logforge.evaluation.tuning.symptoms import Patient, Symptom, told
 from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.findings import (
+    ALIKE,
+    FAST_TARGETS,
+    FINDINGS,
+    HARDLY_CONSERVATIVE,
+    HIGH_RATE,
+    LONG_AGO,
+    LOST,
+    MOST_OOD,
+    NOT_LESS_ALPHA,
+    OVERESTIMATED,
+    STOPPED,
+    SURE,
+    VERY_SURE,
+    alpha_off,
+    collapsed,
+    few_updates,
+    fitting_alpha,
+)
 from logforge.learning.training.learners import CONSERVATIVE
-from logforge.learning.training.notes import clone_risks, few_updates, fitting_alpha
-
-ALIKE: Final = 0.85
-"""A policy that agrees with cloning in so many decisions and gains nothing over it is a clone. In `it-ops` policies that beat it by
-20 points agreed in 0.55 – 0.84 of decisions, α = 4 in 0.89 – 0.94."""
-SURE: Final = 2.0
-"""So many standard errors."""
-VERY_SURE: Final = 3.0
-"""The best of several epochs is a little too good by being picked."""
-LONG_AGO: Final = 0.7
-"""The best checkpoint lies in this part of a run that went on for too long; what falls in the last epochs may rise again."""
-HIGH_RATE: Final = 3.0
-"""A learning rate so many times the default's is named as a cause."""
+from logforge.learning.training.notes import clone_risks
 
 
 def run_symptoms(patient: Patient) -> Iterator[Symptom]:
@@ -46,45 +51,29 @@ def _runs_away(patient: Patient) -> Iterator[Symptom]:
     beyond = highest is not None and highest > limits.high
     if stopped is None and not beyond:
         return
+    config, rule = patient.config, FINDINGS["runs_away"]
     seen = (
-        f"it was stopped at update {stopped['update']:,}: {stopped['what']}"
+        STOPPED.format(**stopped)
         if stopped
-        else f"max Q is {highest:.3g}, where {patient.facts['possible_high']:.3g} is the most a return can be"
+        else rule.words.format(max_q=highest, possible=patient.facts["possible_high"])
     )
-    causes, remedies = zip(*_why_away(patient.config), strict=True)
-    yield Symptom(
-        "runs_away",
-        seen,
-        "; ".join(causes),
-        "; ".join(remedies) + "; a lower --alpha makes it worse",
-        {"max_q": highest, "limit": limits.high, "kept_update": patient.facts["update"]},
-    )
+    rates = {"learning_rate": config.learning_rate, "target_rate": config.target_rate}
+    causes, remedies = zip(*(rule.why(case, **rates) for case in _why_away(config)), strict=True)
+    figures = {"max_q": highest, "limit": limits.high, "kept_update": patient.facts["update"]}
+    yield Symptom(rule.name, seen, "; ".join(causes), "; ".join((*remedies, NOT_LESS_ALPHA)), figures)
 
 
-def _why_away(config: TrainConfig) -> Iterator[tuple[str, str]]:
-    """Over-estimation feeds on itself through the targets; what lets it, and what to do."""
+def _why_away(config: TrainConfig) -> list[str]:
+    """Over-estimation feeds on itself through the targets; what lets it."""
     usual = TrainConfig()
-    found = False
-    if config.backend == "d3rlpy" or not config.clip_targets:
-        found = True
-        yield (
-            "nothing holds the targets in the range of possible returns",
-            "--clip-targets (with --backend torch)",
-        )
-    if config.learning_rate >= HIGH_RATE * usual.learning_rate:
-        found = True
-        yield (
-            f"the learning rate {config.learning_rate:g} is high",
-            f"--learning-rate {usual.learning_rate:g}",
-        )
-    if config.target_rate > 10 * usual.target_rate:
-        found = True
-        yield f"target networks follow fast ({config.target_rate:g})", f"--target-rate {usual.target_rate:g}"
-    if config.algo == "dqn" or (config.algo in CONSERVATIVE and config.alpha < 0.1):
-        found = True
-        yield "nothing holds down what the log never did (no or hardly any conservatism)", "--algo cql"
-    if not found:
-        yield "over-estimation feeds on itself", "fewer --updates, or a lower --learning-rate"
+    weak = config.algo in CONSERVATIVE and config.alpha < HARDLY_CONSERVATIVE
+    causes = {
+        "free_targets": config.backend == "d3rlpy" or not config.clip_targets,
+        "high_rate": config.learning_rate >= HIGH_RATE * usual.learning_rate,
+        "fast_targets": config.target_rate > FAST_TARGETS * usual.target_rate,
+        "not_conservative": config.algo == "dqn" or weak,
+    }
+    return [case for case, holds in causes.items() if holds] or [""]
 
 
 def _clone(patient: Patient) -> Iterator[Symptom]:
@@ -98,83 +87,42 @@ def _clone(patient: Patient) -> Iterator[Symptom]:
         else f", and gains {gain:+.2g} ± {SURE * error:.2g} over it by the one-step measure"
     )
     fitting = fitting_alpha(patient.train.manifest.return_range)
-    risks = list(clone_risks(config.alpha, patient.train)) if config.algo in CONSERVATIVE else []
-    if config.algo in CONSERVATIVE and fitting and config.alpha > 2 * fitting:
-        cause = (
-            f"alpha {config.alpha:g} is too large for returns of this size: the penalty outweighs the reward"
-        )
-        remedy = f"--alpha {fitting:.2g}, or choose one: logforge sweep"
-    elif risks:
-        cause, remedy = risks[0], "pay the outcome more, lower gamma, or a lower --alpha: logforge sweep"
-    else:
-        cause = "the log holds nothing that measurably beats what it does most"
-        remedy = (
-            "more varied logs (random or other agents' episodes); a sweep shows whether another alpha helps"
-        )
-    yield Symptom(
-        "clone", f"{patient.learner} decides as cloning does in {alike:.0%} of held-out decisions{measured}", cause, remedy,
-        {"clone_share": alike, "over_clone": gain, "over_clone_se": error, "alpha": config.alpha, "fitting_alpha": fitting},
-    )  # fmt: skip
+    held = config.algo in CONSERVATIVE
+    risk = next(clone_risks(config.alpha, patient.train), "") if held else ""
+    too_large = held and fitting and config.alpha > 2 * fitting
+    figures = {
+        "clone_share": alike,
+        "over_clone": gain,
+        "over_clone_se": error,
+        "alpha": config.alpha,
+        "fitting_alpha": fitting,
+    }
+    case = "alpha" if too_large else "risk" if risk else ""
+    yield told("clone", figures, case, learner=patient.learner, measured=measured, risk=risk)
 
 
 def _collapsed(patient: Patient) -> Iterator[Symptom]:
-    facts, limits = patient.facts, patient.limits
-    share, commonest = facts.get("favourite_share", 0.0), limits.log_favourite
-    gained = facts.get("improvement", 0.0) > SURE * facts.get("improvement_se", 0.0)
-    alike = facts.get("clone_share", 0.0) >= ALIKE  # then it is the clone's own
-    if share <= COLLAPSED or commonest > COLLAPSED or gained or alike:
+    facts = patient.facts
+    fallen = collapsed(facts, patient.limits.log_favourite, ALIKE)
+    if fallen is None:
         return
-    high = facts.get("possible_high")
-    over = bool(patient.run["stopped"].get(patient.learner)) or facts.get("q_above", 0.0) > 0.05
-    cause = (
-        f"over-estimation (Q above what is possible in {facts.get('q_above', 0.0):.0%} of decisions)"
-        if over
-        else "an action that costs nothing looks safest: see the findings on the reward, if any"
-    )
-    remedy = (
-        "--clip-targets, a higher --alpha, fewer --updates; lowering alpha makes it worse"
-        if over
-        else "let idling cost something (--step-cost 0.1 tries it), and pay progress"
-    )
-    yield Symptom(
-        "collapsed",
-        f"one action, {facts['favourite']!r}, in {share:.0%} of decisions (the log's commonest: {commonest:.0%}), and no improvement over "
-        "the log",
-        cause,
-        remedy,
-        {"favourite": facts["favourite"], "share": share, "log": commonest, "possible_high": high},
-    )
+    above = facts.get("q_above", 0.0)
+    over = bool(patient.run["stopped"].get(patient.learner)) or above > OVERESTIMATED
+    figures = {**fallen, "possible_high": facts.get("possible_high")}
+    yield told("collapsed", figures, "overestimation" if over else "idling", q_above=above)
 
 
 def _unsupported(patient: Patient) -> Iterator[Symptom]:
-    share = patient.facts.get("ood_share")
-    if share is None or share <= MOST_OOD:
-        return
-    config = patient.config
-    more = f"a higher --alpha (now {config.alpha:g})" if config.algo in CONSERVATIVE else "--algo cql"
-    yield Symptom(
-        "unsupported",
-        f"{share:.0%} of decisions take an action that the log hardly ever takes there",
-        "too little conservatism: what was never tried is over-estimated",
-        f"{more}, or more exploring logs",
-        {"ood_share": share, "limit": MOST_OOD},
-    )
+    share, config = patient.facts.get("ood_share"), patient.config
+    if share is not None and share > MOST_OOD:
+        case = "conservative" if config.algo in CONSERVATIVE else "free"
+        yield told("unsupported", {"ood_share": share, "limit": MOST_OOD}, case, alpha=config.alpha)
 
 
 def _alpha(patient: Patient) -> Iterator[Symptom]:
     config, seen = patient.config, patient.train.manifest.return_range
-    fitting = fitting_alpha(seen)
-    held = config.algo in CONSERVATIVE
-    if not held or not fitting or not seen or fitting / 2 <= config.alpha <= 2 * fitting:
-        return
-    scale, size = max(map(abs, seen)), "large" if config.alpha > fitting else "small"
-    yield Symptom(
-        "alpha_scale",
-        f"alpha {config.alpha:g} with returns that reach {scale:.3g}",
-        f"the penalty is measured against Q: for returns of this size it is {size}",
-        f"--alpha {fitting:.2g} (0.3 suits ±1, 1 suits 10), or choose one: logforge sweep",
-        {"alpha": config.alpha, "fitting_alpha": fitting, "largest_return": scale},
-    )
+    if config.algo in CONSERVATIVE and (off := alpha_off(config.alpha, seen)):
+        yield told("alpha_scale", off, size="large" if off["alpha"] > off["fitting_alpha"] else "small")
 
 
 def _too_many_updates(patient: Patient) -> Iterator[Symptom]:
@@ -184,21 +132,13 @@ def _too_many_updates(patient: Patient) -> Iterator[Symptom]:
         return
     spread = float(np.std(patient.train.returns))
     long_ago = facts["best_update"] <= LONG_AGO * facts["update"]
-    if long_ago and lost > VERY_SURE * error and lost > 0.05 * spread:
-        yield Symptom(
-            "too_many_updates",
-            f"the improvement over the log fell by {lost:.2g} ± {SURE * error:.2g} since update {facts['best_update']:,}",
-            "more updates are not better: Q overfits the log, or begins to run away",
-            f"--updates {facts['best_update']}",
-            {"lost": lost, "lost_se": error, "best_update": facts["best_update"], "updates": facts["update"]},
-        )
+    if long_ago and lost > VERY_SURE * error and lost > LOST * spread:
+        best = facts["best_update"]
+        figures = {"lost": lost, "lost_se": error, "best_update": best, "updates": facts["update"]}
+        yield told("too_many_updates", figures, error=SURE * error)
 
 
 def _too_few_updates(patient: Patient) -> Iterator[Symptom]:
-    config = patient.config
-    if few := few_updates(config):
-        usual = TrainConfig().updates
-        yield Symptom(
-            "too_few_updates", few, "the run ended before values came back from the ends of episodes", f"--updates {usual}",
-            {"updates": config.updates, "usual": usual},
-        )  # fmt: skip
+    if few := few_updates(patient.config):
+        figures = {name: few.pop(name) for name in ("updates", "usual")}
+        yield told("too_few_updates", figures, **few)

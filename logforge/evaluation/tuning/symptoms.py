@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from logforge.learning.training.alarms import Limits
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.continual import reach
+from logforge.learning.training.findings import FINDINGS
 from logforge.learning.training.learners import CONSERVATIVE
 from logforge.shards.reader import Shard
 
@@ -22,6 +24,11 @@ class Symptom:
     cause: str
     remedy: str
     figures: dict[str, Any] = field(default_factory=dict)
+
+
+def told(rule: str, figures: Mapping[str, Any], case: str = "", **words: Any) -> Symptom:
+    """A finding of the catalogue with its figures; `words` are what its texts name beside them."""
+    return Symptom(rule, *FINDINGS[rule].tell(case, **figures, **words), dict(figures))
 
 
 class Patient(NamedTuple):

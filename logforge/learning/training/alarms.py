@@ -12,26 +12,23 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logforge.core.report import each
 from logforge.learning.training.config import Point
+from logforge.learning.training.findings import (
+    ALARMS,
+    FIT_GROWTH,
+    PATIENCE,
+    SURELY_ALIKE,
+    TD_GROWTH,
+    collapsed,
+)
 
 Row = Mapping[str, Any]
-
-PATIENCE: Final = 3
-"""So many epochs in a row, each worse than the one before."""
-TD_GROWTH: Final = 10.0
-FIT_GROWTH: Final = 1.5
-"""The batches' own TD error has to have grown too, so many times. Q that learns few episodes by heart errs more and more on others
-while it fits its own: on 90 episodes of `it-ops` 10 times more in validation, and at most 1.2 times in batches; with targets that
-feed on themselves both grow (1.7 times and more)."""
-COLLAPSED: Final = 0.8
-"""One action in more than this share of decisions."""
-_SURE, _CLONE = 2.0, 0.95
 
 
 class Limits(NamedTuple):
@@ -118,7 +115,9 @@ class Watch:
     def warnings(self) -> Iterator[Alarm]:
         """What is worth saying of a run that went to its end."""
         if self.stopped is None and self.rows:
-            yield from _collapse(self.policy, self.rows[-1], self.limits)
+            last = self.rows[-1]
+            if found := collapsed(last, self.limits.log_favourite, SURELY_ALIKE):
+                yield _alarm("collapsed", self.policy, last, found, stops=False)
 
 
 def is_finite(row: Row) -> bool:
@@ -134,30 +133,26 @@ def _rank(row: Row, limits: Limits) -> tuple[float, float, int]:
 
 
 def _stopping(policy: str, rows: Sequence[Row], limits: Limits) -> Iterator[Alarm]:
-    def alarm(rule: str, what: str, remedy: str) -> Alarm:
-        return Alarm(rule, policy, rows[-1]["epoch"], rows[-1]["update"], what, remedy, True)
-
-    if not is_finite(rows[-1]):
-        yield alarm("not_finite", "a loss or a score is NaN or infinite", "lower --learning-rate")
+    last = rows[-1]
+    if not is_finite(last):
+        yield _alarm("not_finite", policy, last, {})
         return
     q = _growing(rows, "validation_max_q")
     if q and q[0] > limits.high:
-        yield alarm(
-            "q_runs_away",
-            f"max Q went from {q[0]:.3g} to {q[-1]:.3g} in {len(q)} epochs, where {rows[-1]['possible_high']:.3g} is the most a "
-            f"return can be and up to {limits.high:.3g} is put down to the penalty and to errors",
-            "clip targets (--clip-targets) where they are not, or lower --learning-rate; a lower --alpha makes it worse",
-        )
+        figures = {"first": q[0], "last": q[-1], "epochs": len(q)}
+        figures |= {"possible": last["possible_high"], "limit": limits.high}
+        yield _alarm("q_runs_away", policy, last, figures)
     errors = [row[key] for row in rows if (key := _error_key(row))]
     late = errors[-2:]
     grown = len(errors) > PATIENCE and min(late) > max(TD_GROWTH * min(errors), limits.know_nothing)
     if grown and _fits_worse(rows):
-        yield alarm(
-            "td_error_grows",
-            f"the TD error grew from {min(errors):.3g} to {late[-1]:.3g}: more than {TD_GROWTH:g} times, and beyond what knowing nothing "
-            f"costs ({limits.know_nothing:.3g}, the variance of returns)",
-            "clip targets (--clip-targets) where they are not, lower --learning-rate, or bring more episodes",
-        )
+        figures = {"least": min(errors), "last": late[-1], "know_nothing": limits.know_nothing}
+        yield _alarm("td_error_grows", policy, last, figures)
+
+
+def _alarm(rule: str, policy: str, row: Row, figures: Mapping[str, Any], *, stops: bool = True) -> Alarm:
+    told = ALARMS[rule].tell(**figures)
+    return Alarm(rule, policy, row["epoch"], row["update"], told.words, told.remedy, stops)
 
 
 def _error_key(row: Row) -> str:
@@ -176,17 +171,3 @@ def _growing(rows: Sequence[Row], key: str) -> list[float]:
     found = [row[key] for row in rows[-PATIENCE:] if key in row]
     rises = all(after > before for before, after in pairwise(found))
     return found if len(found) == PATIENCE and rises else []
-
-
-def _collapse(policy: str, row: Row, limits: Limits) -> Iterator[Alarm]:
-    if row.get("clone_share", 1.0) >= _CLONE:  # then it is the log's own
-        return
-    share = row.get("favourite_share", 0.0)
-    gained = row.get("improvement", 0.0) > _SURE * row.get("improvement_se", 0.0)
-    if share > COLLAPSED >= limits.log_favourite and not gained:
-        yield Alarm(
-            "collapsed", policy, row["epoch"], row["update"],
-            f"one action, {row['favourite']!r}, in {share:.0%} of the decisions (the log's commonest: {limits.log_favourite:.0%}), and no "
-            "improvement over the log",
-            "`logforge doctor` tells the cause: over-estimation, or a reward that pays for it", False,
-        )  # fmt: skip

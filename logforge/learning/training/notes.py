@@ -1,15 +1,16 @@
-"""What a reader of a run has to know beside its numbers."""
+"""What a reader of a run has to know beside its numbers: what is suspect in it (findings.py), and what its settings left out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from logforge.core.intervals import Span
 from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.findings import NOTES, RISKY, alpha_off, few_episodes, few_updates
 from logforge.learning.training.learners import CONSERVATIVE
 from logforge.learning.training.monitors import one_outcome
 from logforge.learning.training.observed_mdp import clone_share, observed
@@ -17,13 +18,6 @@ from logforge.rewards.returns import unusual
 from logforge.schemas.manifest import Manifest
 from logforge.shards.arrays import SplitArrays
 from logforge.shards.reader import Shard
-
-SMALL_TRAIN: Final = 500
-"""Below about this many train episodes no gain over cloning was measured (docs/design.md, §9)."""
-RANDOM_START: Final = 0.1
-"""Target networks that hold more than this share of their random start have not had the updates to learn what follows."""
-RISKY: Final = 0.1
-"""Share of decisions that CQL at rest gets wrong, from which on it is said."""
 
 
 def notes(
@@ -41,7 +35,7 @@ def notes(
     if told := unusual("gamma", shard.manifest.gamma):
         yield told
     if config.algo != "bc":
-        yield from filter(None, (few_updates(config), few_episodes(shard)))
+        yield from brief(config, shard)
     if fit := trained[config.algo].get("policy_fit"):
         yield _policies(**fit)
     if config.backend == "d3rlpy":
@@ -54,24 +48,12 @@ def notes(
         yield "there is no validation split, so no validation metrics: only losses can raise an alarm"
 
 
-def few_episodes(train: SplitArrays) -> str:
-    """That the log is too small for a gain over cloning; empty where it is not."""
-    count = int((~train.augmented).sum())
-    if count >= SMALL_TRAIN:
-        return ""
-    return f"{count} train episodes: below about {SMALL_TRAIN} no gain over cloning was measured"
-
-
-def few_updates(config: TrainConfig) -> str:
-    """That a run was too short to learn what follows a step; empty where it was not, where nothing is learnt of that (cloning), and
-    where nothing began at random (warm start)."""
-    kept = (1 - config.target_rate) ** config.updates
-    if config.algo == "bc" or config.backend != "torch" or config.warm_start or kept <= RANDOM_START:
-        return ""
-    return (
-        f"{config.updates:,} updates are few: the target networks (--target-rate {config.target_rate:g}) still hold {kept:.0%} of their "
-        f"random start, so Q knows little of what follows a step ({TrainConfig().updates:,} is the preset)"
-    )
+def brief(config: TrainConfig, train: SplitArrays) -> Iterator[str]:
+    """That a run had too few updates or episodes, where it had."""
+    if few := few_updates(config):
+        yield NOTES["too_few_updates"].tell(**few).words
+    if few := few_episodes(train):
+        yield NOTES["few_episodes"].tell(**few).words
 
 
 def fresh_starts(origin: str | None, started: Mapping[str, str | None]) -> Iterator[str]:
@@ -83,28 +65,15 @@ def fresh_starts(origin: str | None, started: Mapping[str, str | None]) -> Itera
             yield f"{name} began with {earlier}: the earlier run has no policy of its seed"
 
 
-def fitting_alpha(seen: tuple[float, float] | None) -> float | None:
-    """The α that was measured to suit returns of this size: 0.3 at ±1, 1 at up to 10; between and beyond, the line through both."""
-    scale = max(abs(bound) for bound in seen) if seen else 0.0
-    return 0.3 * float(scale ** np.log10(1 / 0.3)) if scale else None
-
-
 def clone_risks(alpha: float, shard: Shard) -> Iterator[str]:
     """Whether CQL would clone the log: by the MDP that the log shows, and by the spec in the small world of reward lint."""
     mdp = observed(shard, shard.manifest.gamma)
     found = clone_share(mdp, alpha) if mdp else None
     if found and found.astray >= RISKY:
-        yield (
-            f"clone risk: with alpha {alpha:g} CQL comes to rest at another action than the best in {found.astray:.0%} of this log's "
-            f"decisions (at the log's favourite in {found.cloned:.0%}); the best is worth only {found.gap:.2g} more there: pay the "
-            "outcome more, lower gamma, or train with a lower --alpha"
-        )
+        yield NOTES["clone"].tell(alpha=alpha, **found._asdict()).words
     limit = _spec_limit(shard.manifest) if mdp is None else None
     if limit is not None and limit < alpha:
-        yield (
-            f"clone risk: by the reward spec, CQL finds the best actions of even logs up to alpha {limit:.2g}, not with {alpha:g} "
-            "(`logforge reward lint` shows it): pay the outcome more, lower gamma, or train with a lower --alpha"
-        )
+        yield NOTES["clone"].tell("spec", alpha=alpha, limit=limit).words
 
 
 def _spec_limit(manifest: Manifest) -> float | None:
@@ -118,18 +87,14 @@ def _spec_limit(manifest: Manifest) -> float | None:
 
 
 def _alpha(alpha: float, seen: tuple[float, float] | None) -> Iterator[str]:
-    fitting = fitting_alpha(seen)
-    if seen and fitting and not fitting / 2 <= alpha <= fitting * 2:
-        yield (
-            f"returns reach {max(map(abs, seen)):.3g}: alpha {alpha:g} suits returns of another size, about {fitting:.2g} would fit "
-            "(choose it on validation: `logforge sweep`)"
-        )
+    if off := alpha_off(alpha, seen):
+        yield NOTES["alpha_scale"].tell(**off).words
 
 
 def _q(facts: Mapping[str, Any], span: Span) -> Iterator[str]:
     highest = facts.get("validation_max_q")
     if highest is not None and highest > span.high:
-        yield f"max Q {highest:.3g} is above {span.high:.3g}, the most that a return can be (good runs show this too)"
+        yield NOTES["runs_away"].tell(max_q=highest, high=span.high).words
 
 
 def _policies(decisions: int, own: float, others: float) -> str:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from logforge.cli.commands import main
 from logforge.evaluation.tuning.diagnosis import diagnose
-from logforge.evaluation.tuning.run_symptoms import SURE
+from logforge.learning.training.findings import SURE
 from logforge.learning.training.pipeline import train
 from logforge.shards.arrays import ARRAYS, SplitArrays
 from support import made_chain as chain

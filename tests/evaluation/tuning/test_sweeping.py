@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from logforge.cli.commands import main
-from logforge.evaluation.tuning.choice import MOST_OOD, SweepReport, Tried, choose
+from logforge.evaluation.tuning.choice import SweepReport, Tried, choose
 from logforge.evaluation.tuning.sweeping import SWEEP_FILE, Setting, _trained, sweep
 from logforge.learning.policies.bundle import load_policy
+from logforge.learning.training.findings import MOST_OOD
 from logforge.learning.training.pipeline import train
 from logforge.learning.training.presets import preset
 from logforge.schemas.errors import UsageError

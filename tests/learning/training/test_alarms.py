@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from logforge.cli.commands import main
 from logforge.learning.training import torch_backend as torch_training
-from logforge.learning.training.alarms import PATIENCE, Kept, Limits, Watch
+from logforge.learning.training.alarms import Kept, Limits, Watch
 from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.findings import PATIENCE
 from logforge.learning.training.pipeline import train
 from logforge.schemas.errors import CheckFailed
 from logforge.shards.reader import load_shards
