@@ -18,7 +18,7 @@ import xxhash
 from msgspec.structs import replace
 
 from logforge.connectors.episodes.outcome import classify_result
-from logforge.dataset.augmentation.paraphrase import SYNONYMS, paraphrase
+from logforge.dataset.augmentation.paraphrase import paraphrase, synonyms
 from logforge.schemas.episode import Episode, Message, Step
 from logforge.schemas.errors import CheckFailed, Problem, UnknownName, UsageError
 
@@ -96,7 +96,7 @@ class Paraphrase:
     def _chooser(self, key: str) -> Callable[[str], str | None]:
         def choose(word: str) -> str | None:
             random_number = xxhash.xxh3_64_intdigest(f"{key}\x1f{word}".encode())
-            others = SYNONYMS[word]
+            others = synonyms()[word]
             wanted = (random_number >> 32) / 2**32 < self.rate
             return others[random_number % len(others)] if wanted else None
 

@@ -11,218 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
 
-_TABLE = """
-    absolutely: definitely, certainly
-    additional: extra
-    adequate: sufficient
-    allow: permit
-    allowing: permitting
-    allows: permits
-    almost: nearly
-    alter: change
-    altered: changed
-    altering: changing
-    although: though
-    annoyed: irritated
-    annoying: irritating
-    anybody: anyone
-    anyone: anybody
-    anyway: anyhow
-    approximately: roughly
-    assist: help
-    assistance: help
-    assisted: helped
-    assisting: helping
-    assists: helps
-    attempted: tried
-    attempting: trying
-    awesome: great, wonderful
-    awful: terrible, horrible
-    began: started
-    begin: start
-    begins: starts
-    believe: think
-    believed: thought
-    believes: thinks
-    bizarre: strange, weird
-    bought: purchased
-    buy: purchase
-    buying: purchasing
-    certainly: definitely, surely
-    cheap: inexpensive
-    choose: select, pick
-    choosing: selecting, picking
-    chose: selected, picked
-    chosen: selected
-    commence: begin, start
-    completed: finished
-    completely: entirely, totally
-    consequently: therefore
-    costly: expensive
-    crucial: vital, essential
-    currently: presently
-    dad: father
-    definitely: certainly, absolutely
-    departing: leaving
-    departs: leaves
-    despite: in spite of
-    difficult: tough, challenging
-    discuss: talk about
-    discussed: talked about
-    discussing: talking about
-    enormous: huge, gigantic
-    ensure: make sure
-    ensures: makes sure
-    ensuring: making sure
-    entire: whole
-    entirely: completely, fully
-    especially: particularly
-    essential: crucial, vital
-    eventually: in the end
-    everybody: everyone
-    everyone: everybody
-    examine: inspect
-    examined: inspected
-    examining: inspecting
-    excellent: great, superb
-    expensive: costly
-    extremely: exceedingly
-    fantastic: wonderful, great
-    frequently: often
-    frightened: scared
-    fully: completely, entirely
-    furthermore: moreover
-    generally: usually, normally
-    grateful: thankful
-    great: excellent, wonderful
-    hello: hi
-    hi: hello
-    horrible: terrible, awful
-    huge: enormous
-    immediately: right away, at once
-    incorrect: wrong
-    inexpensive: cheap
-    inform: tell
-    informed: told
-    informing: telling
-    informs: tells
-    initially: at first
-    inspect: examine
-    inspected: examined
-    inspecting: examining
-    instantly: immediately
-    irritated: annoyed
-    irritating: annoying
-    kids: children
-    kindly: please
-    lately: recently
-    likewise: similarly
-    lots: plenty
-    mainly: mostly, primarily
-    maybe: perhaps
-    merely: just, simply
-    modified: changed
-    modifies: changes
-    modify: change
-    modifying: changing
-    mom: mother
-    moreover: furthermore
-    mostly: mainly, largely
-    nearly: almost
-    nonetheless: nevertheless
-    normally: usually, ordinarily
-    notified: informed
-    notifies: informs
-    notify: inform
-    notifying: informing
-    nowadays: these days
-    numerous: many
-    obtain: get, acquire
-    obtaining: getting, acquiring
-    occasionally: sometimes, at times
-    okay: alright
-    particularly: especially
-    perhaps: maybe
-    photo: picture
-    photos: pictures
-    physician: doctor
-    please: kindly
-    presently: currently
-    primarily: mainly, mostly
-    probably: most likely
-    promptly: quickly
-    purchased: bought
-    purchasing: buying
-    quickly: rapidly, swiftly
-    rapidly: quickly, swiftly
-    really: truly
-    receive: get
-    receiving: getting
-    recently: lately
-    regarding: about, concerning
-    repair: fix
-    repaired: fixed
-    repairing: fixing
-    repairs: fixes
-    replied: responded
-    require: need
-    required: needed
-    requires: needs
-    reside: live
-    resides: lives
-    residing: living
-    responded: replied
-    roughly: approximately
-    select: choose, pick
-    selecting: choosing, picking
-    shortly: soon
-    similarly: likewise
-    simply: just
-    somebody: someone
-    someone: somebody
-    sometimes: occasionally, at times
-    speedy: quick
-    strange: weird, peculiar
-    suddenly: all of a sudden
-    sufficient: enough
-    surely: certainly
-    swiftly: quickly, rapidly
-    terrible: awful, horrible
-    thankful: grateful
-    therefore: thus, consequently
-    totally: completely, entirely
-    tough: difficult
-    toward: towards
-    towards: toward
-    truly: really
-    typically: usually, normally
-    upon: on
-    usually: normally, typically
-    utilize: use
-    utilized: used
-    utilizes: uses
-    utilizing: using
-    verified: checked
-    verifies: checks
-    verify: check
-    verifying: checking
-    vital: crucial, essential
-    weird: strange, odd
-    wonderful: fantastic, great
-"""
+from logforge.schemas.errors import Problem, SpecError
+from logforge.schemas.yamltext import parse
 
-
-def _table(text: str) -> dict[str, tuple[str, ...]]:
-    pairs = (line.split(":") for line in text.strip().splitlines())
-    return {word.strip(): tuple(map(str.strip, others.split(","))) for word, others in pairs}
-
-
-SYNONYMS: Mapping[str, tuple[str, ...]] = _table(_TABLE)
-"""For each word the words that can take its place. Left out on purpose: words of trade and travel (order, return,
-small, trip), words that are noun and verb at once (want, need, change), and words of other languages (also, till)."""
-
+SYNONYM_FILE = "synonyms.yaml"
+"""Beside this module, and says what it leaves out."""
 _NEVER_LAST = frozenset({"please"})
 
 NEGATIONS: frozenset[str] = frozenset(
@@ -263,6 +60,34 @@ class Chunk(NamedTuple):
     """`a` or `an`, where that is the word before."""
 
 
+@cache
+def synonyms() -> Mapping[str, tuple[str, ...]]:
+    """For each word the words that can take its place."""
+    text = files("logforge.dataset.augmentation").joinpath(SYNONYM_FILE).read_text("utf-8")
+    return read_synonyms(text, SYNONYM_FILE)
+
+
+def read_synonyms(text: str, path: str) -> dict[str, tuple[str, ...]]:
+    """A table of synonyms, `word: [others]` a line. Raises SpecError, which names file and line, where it is none."""
+    table, lines = parse(text, path)
+    if not isinstance(table, dict):
+        raise SpecError([Problem("not a table of words", path, 1)])
+    faults = {word: fault for word, others in table.items() if (fault := _fault(word, others))}
+    if faults:
+        raise SpecError([Problem(what, path, lines.get(word), word) for word, what in faults.items()])
+    return {word: tuple(others) for word, others in table.items()}
+
+
+def _fault(word: str, others: Any) -> str:
+    """Why a line of the table cannot be used; empty where it can."""
+    if not re.fullmatch("[a-z]+", word):
+        return "not one plain word in lower case"
+    if not isinstance(others, list) or not others:
+        return "names no list of words"
+    odd = [other for other in others if not re.fullmatch("[a-z]+(?: [a-z]+)*", str(other)) or other == word]
+    return f"cannot stand for it: {', '.join(map(str, odd))}" if odd else ""
+
+
 def paraphrase(text: str, choose: Callable[[str], str | None]) -> str:
     """The text with the words that `choose` names replaced. It is asked for a listed word in lower case and returns
     one of its synonyms, or None to leave it. A word after `a` or `an` is left where the article would not fit."""
@@ -282,7 +107,7 @@ def _replacement(chunk: Chunk, choose: Callable[[str], str | None]) -> str | Non
         return None
     old, after = chunk.word.group(2, 3)
     closes = bool(after) and old.lower() in _NEVER_LAST
-    new = choose(old.lower()) if old.lower() in SYNONYMS and not closes else None
+    new = choose(old.lower()) if old.lower() in synonyms() and not closes else None
     if new is None or (chunk.article and bool(_VOWEL.match(new)) != (chunk.article == "an")):
         return None
     return new[0].upper() + new[1:] if old[0].isupper() else new

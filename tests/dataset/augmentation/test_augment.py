@@ -15,7 +15,7 @@ from logforge.dataset.augmentation.augment import (
     make_augmenter,
     twin_id,
 )
-from logforge.dataset.augmentation.paraphrase import SYNONYMS, protected
+from logforge.dataset.augmentation.paraphrase import protected, synonyms
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
 
@@ -94,11 +94,11 @@ def test_a_paraphrase_names_its_parent_and_seed_and_is_repeatable():
 
 
 def test_the_rate_is_the_share_of_words():
-    parent = episode(ask=" ".join(word for word in SYNONYMS if word != "please"))
+    parent = episode(ask=" ".join(word for word in synonyms() if word != "please"))
     counts = []
     for rate in (0.25, 0.75):
         new = Paraphrase(rate).augment(parent, 0).episode.task
-        counts.append(sum(f" {word} " not in f" {new} " for word in SYNONYMS) / len(SYNONYMS))
+        counts.append(sum(f" {word} " not in f" {new} " for word in synonyms()) / len(synonyms()))
     assert counts[0] < 0.45 < counts[1]
 
 

@@ -1,10 +1,23 @@
 import re
+import tomllib
+from fnmatch import fnmatch
+from importlib.resources import files
 
 import pytest
+import xxhash
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from logforge.dataset.augmentation.paraphrase import NEGATIONS, SYNONYMS, paraphrase, protected
+from logforge.dataset.augmentation.paraphrase import (
+    NEGATIONS,
+    SYNONYM_FILE,
+    paraphrase,
+    protected,
+    read_synonyms,
+    synonyms,
+)
+from logforge.schemas.errors import SpecError
+from support.places import ROOT
 
 NEVER_CHANGED = (
     "42",
@@ -57,11 +70,11 @@ FREE = (
 
 
 def first(word):
-    return SYNONYMS[word][0]
+    return synonyms()[word][0]
 
 
 def last(word):
-    return SYNONYMS[word][-1]
+    return synonyms()[word][-1]
 
 
 def independent_guards(text):
@@ -148,9 +161,9 @@ def test_choosing_nothing_changes_nothing():
 
 
 def test_the_table_is_plain_english_and_breaks_no_guard():
-    assert len(SYNONYMS) >= 80
+    assert len(synonyms()) >= 80
     starters = re.compile(r"(?:git|cd|ls|cat|import|return|from|if|for|while|with|make)\b")
-    for word, others in SYNONYMS.items():
+    for word, others in synonyms().items():
         assert re.fullmatch("[a-z]+", word)
         assert others
         for other in others:
@@ -159,10 +172,46 @@ def test_the_table_is_plain_english_and_breaks_no_guard():
             assert not set(other.split()) & NEGATIONS
             assert protected(other) == []
             assert other in ("make sure", "makes sure", "making sure") or not starters.match(other)
-    assert not set(SYNONYMS) & NEGATIONS
+    assert not set(synonyms()) & NEGATIONS
 
 
-pieces = st.sampled_from(NEVER_CHANGED + FREE * 3 + tuple(SYNONYMS)) | st.from_regex(
+def test_the_table_is_a_file_of_the_package_and_ships_with_it():
+    package = "logforge.dataset.augmentation"
+    text = files(package).joinpath(SYNONYM_FILE).read_text("utf-8")
+    assert read_synonyms(text, SYNONYM_FILE) == synonyms()
+    shipped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    assert any(fnmatch(SYNONYM_FILE, pattern) for pattern in shipped[package])
+
+
+def test_a_word_has_the_synonyms_it_has_always_had():
+    """The whole table as one number: the paraphrases of a seed follow from it."""
+    text = repr([*synonyms().items()]).encode()
+    assert xxhash.xxh64_hexdigest(text) == "98030b248dfc3d5f"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("upon: [on]", "cannot stand for it: True"),
+        ("upon: [upon]", "cannot stand for it: upon"),
+        ("upon: [at 2]", "cannot stand for it: at 2"),
+        ("upon: at", "names no list of words"),
+        ("upon: []", "names no list of words"),
+        ("Upon: [at]", "not one plain word in lower case"),
+        ("great: [fine]", "key 'great' is there twice"),
+        ("upon: [at", "not valid YAML"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_with_file_and_line(line, told):
+    with pytest.raises(SpecError) as caught:
+        read_synonyms(f"great: [excellent]\n{line}\n", "words.yaml")
+    assert told in str(caught.value)
+    [problem] = caught.value.problems
+    assert problem.path == "words.yaml"
+    assert problem.line in (2, 3)  # what is not closed is missed at the end
+
+
+pieces = st.sampled_from(NEVER_CHANGED + FREE * 3 + tuple(synonyms())) | st.from_regex(
     r"[A-Za-z0-9.,'!?-]{1,8}", fullmatch=True
 )
 texts = st.lists(st.tuples(pieces, st.sampled_from([" ", " ", " ", "\n", ". ", ", "])), max_size=25).map(
