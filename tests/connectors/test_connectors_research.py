@@ -986,7 +986,6 @@ DIFFERENCES = {
 }
 """Why a count differs from the independent one; docs/formats/research.md has the same words."""
 
-LABELS = ("labelled", "success")
 HAVE_LOGS = (LOGS / "expected_counts.json").is_file()
 needs_logs = pytest.mark.skipif(not HAVE_LOGS, reason="the shared logs are not here")
 

@@ -9,8 +9,6 @@ from logforge.store.store import Store
 from support.made_splits import frame
 from support.places import SHARED
 
-NO_PAIRS = pl.DataFrame(schema={"episode_a": pl.String, "episode_b": pl.String})
-
 
 def splits(*rows):
     """From (episode_id, group_key, split, reason)."""

@@ -11,13 +11,13 @@ from logforge.dataset.augmentation.augment import (
     FAILURES,
     Paraphrase,
     ToolFailure,
-    check_episode,
     make_augmenter,
     twin_id,
 )
 from logforge.dataset.augmentation.paraphrase import protected, synonyms
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
+from support.consistent_episodes import check_episode
 
 ASK = "Hello, please verify my really great order 17 with user_id 3"
 
@@ -51,6 +51,7 @@ turns_strategy = st.lists(
     ),
     max_size=7,
 )
+
 episodes = turns_strategy.map(lambda turns: episode(*turns))
 
 
