@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors.episodes.content import micros, text_or_none
-from logforge.connectors.records.base import excerpt
+from logforge.connectors.episodes.content import bad_record, micros, text_or_none
 from logforge.connectors.records.json import canonical
-from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
 
 OTHER_LINES = frozenset(
@@ -81,7 +79,7 @@ class Lines:
 
     def _add(self, row: Any, locator: str) -> Reading | None:
         if not isinstance(row, dict):
-            return _bad_line(locator, "line is no object", "not_an_object", row)
+            return bad_record(locator, "line is no object", "not_an_object", row)
         uuid, parent = row.get("uuid"), row.get("parentUuid")
         if isinstance(uuid, str):
             side = row.get("isSidechain") is True
@@ -104,7 +102,7 @@ class Lines:
             return Duplicate()
         if row["type"] == "assistant" and isinstance(message.get("id"), str):
             return None  # a snapshot that grew under one uuid: merged like the other lines of its API message
-        return _bad_line(locator, "another message under a uuid already read", "conflicting_uuid", row)
+        return bad_record(locator, "another message under a uuid already read", "conflicting_uuid", row)
 
     def runs(self) -> dict[Chain, list[Line]]:
         """The lines of each run, in the order of its first line."""
@@ -144,20 +142,16 @@ def _refuse(row: dict[str, Any], locator: str) -> Reject | Skip | None:
     if row.get("isMeta") is True and (kind != "user" or not isinstance(message, dict)):
         return Skip(reason="meta_line")
     if not isinstance(message, dict):
-        return _bad_line(locator, f"{kind} line without a message", "no_message", row)
+        return bad_record(locator, f"{kind} line without a message", "no_message", row)
     content = message.get("content")
     if content is None or content == "" or content == []:
         return Skip(reason="no_content")
     if not isinstance(content, str | list):
-        return _bad_line(locator, "content is neither text nor a list of blocks", "bad_content", row)
+        return bad_record(locator, "content is neither text nor a list of blocks", "bad_content", row)
     if message.get("model") == "<synthetic>":
         return Skip(reason="synthetic_line")
     return None
 
 
 def _untyped(locator: str, row: dict[str, Any]) -> Reject:
-    return _bad_line(locator, "line without a type", "no_type", row)
-
-
-def _bad_line(locator: str, reason: str, rule: str, found: Any) -> Reject:
-    return Reject(locator=locator, reason=reason, rule=rule, detail=described(found), excerpt=excerpt(found))
+    return bad_record(locator, "line without a type", "no_type", row)

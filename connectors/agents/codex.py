@@ -14,14 +14,13 @@ from typing import Any
 from logforge.connectors.agents.codex_items import read_item
 from logforge.connectors.agents.codex_usage import Usage
 from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
-from logforge.connectors.episodes.content import micros, text_or_none
+from logforge.connectors.episodes.content import bad_record, micros, text_or_none
 from logforge.connectors.episodes.decision_keys import INJECTED, with_decision_keys
 from logforge.connectors.episodes.identity import is_uuid, native_or_content
 from logforge.connectors.episodes.rows import close
 from logforge.connectors.episodes.turns import Said, Transcript
-from logforge.connectors.records.base import Head, Source, at, excerpt, too_deep
+from logforge.connectors.records.base import Head, Source, at, too_deep
 from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
 
 TYPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
@@ -166,13 +165,7 @@ def _add(sessions: list[_Session], row: Any, locator: str) -> Reading | None:
     payload = row.get("payload") if isinstance(row, dict) else None
     if not isinstance(kind, str) or not isinstance(payload, dict):
         reason = "line is no object with a type and a payload"
-        return Reject(
-            locator=locator,
-            reason=reason,
-            rule="not_a_rollout_line",
-            detail=described(row),
-            excerpt=excerpt(row),
-        )
+        return bad_record(locator, reason, "not_a_rollout_line", row)
     time = micros(row.get("timestamp"))
     if kind == "session_meta":
         _add_meta(sessions, row, payload, locator, time)

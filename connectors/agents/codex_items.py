@@ -7,11 +7,10 @@ from typing import Any
 
 from logforge.connectors.episodes.arguments import Absent
 from logforge.connectors.episodes.builder import Call
-from logforge.connectors.episodes.content import Text, read_content, text_of, text_or_none
+from logforge.connectors.episodes.content import Text, bad_record, read_content, text_of, text_or_none
 from logforge.connectors.episodes.turns import Answered, Transcript
-from logforge.connectors.records.base import at, excerpt
-from logforge.connectors.records.rejects import described
-from logforge.schemas.episode import Reading, Reject, ResultStatus, Skip
+from logforge.connectors.records.base import at
+from logforge.schemas.episode import Reading, ResultStatus, Skip
 
 _HEADER = re.compile(r"Exit code: |Chunk ID: |Wall time: |Process exited with code ")
 _EXIT = re.compile(r"(?:\A|\n)(?:Exit code: |Process exited with code )(-?\d+)")
@@ -36,16 +35,16 @@ def read_item(script: Transcript, item: dict[str, Any], where: str, time: int | 
         return _call(script, item, kind.removesuffix("_call"), where, time)
     if isinstance(kind, str):
         return Skip(reason="other_item")
-    return _bad(where, "item without a type or a role", "no_type", item)
+    return bad_record(where, "item without a type or a role", "no_type", item)
 
 
 def _message(script: Transcript, item: dict[str, Any], where: str, time: int | None) -> Reading | None:
     role, content = item.get("role"), item.get("content")
     if role not in ("system", "developer", "user", "assistant"):
         known = "system, developer, user, assistant"
-        return _bad(where, f"message whose role is none of {known}", "unknown_role", item)
+        return bad_record(where, f"message whose role is none of {known}", "unknown_role", item)
     if not isinstance(content, str | list):
-        return _bad(where, "content is neither text nor a list of parts", "bad_content", item)
+        return bad_record(where, "content is neither text nor a list of parts", "bad_content", item)
     parts = read_content(content, at(where, "/content"))
     script.rejects += parts.rejects
     if role == "assistant":
@@ -75,7 +74,7 @@ def _call(
 ) -> Reading | None:
     name = kind if kind in _IN_RESPONSE or kind in ("local_shell", "tool_search") else item.get("name")
     if not isinstance(name, str) or not name:
-        return _bad(where, "tool call without a name", "nameless_call", item)
+        return bad_record(where, "tool call without a name", "nameless_call", item)
     call = Call(name, _arguments(item, kind), text_or_none(item.get("call_id")), where)
     script.call(call, where, time, alone=kind in _IN_RESPONSE)
     return None
@@ -126,7 +125,3 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _bad(where: str, reason: str, rule: str, item: Any) -> Reject:
-    return Reject(locator=where, reason=reason, rule=rule, detail=described(item), excerpt=excerpt(item))

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 from logforge.connectors.agents.gemini_turns import NOTICES, add_message
 from logforge.connectors.chat.google_parts import CallOrder, read_parts, value_of
 from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
-from logforge.connectors.episodes.content import text_or_none
+from logforge.connectors.episodes.content import bad_record, text_or_none
 from logforge.connectors.episodes.decision_keys import keyed
 from logforge.connectors.episodes.identity import is_uuid, native_or_content
 from logforge.connectors.episodes.rows import close, first_user_text
-from logforge.connectors.records.base import Head, Source, at, excerpt, too_deep
+from logforge.connectors.records.base import Head, Source, at, too_deep
 from logforge.connectors.records.json import canonical
-from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Duplicate, Ending, Reading, Reject, Skip
 
 _OPEN = frozenset({"executing", "awaiting_approval", "validating", "scheduled"})
@@ -213,6 +212,4 @@ def _ending(builder: EpisodeBuilder, last: Any, cut: bool, states: set[str]) -> 
 
 
 def _bad(locator: str, reason: str, row: Any) -> Reject:
-    return Reject(
-        locator=locator, reason=reason, rule="not_a_session", detail=described(row), excerpt=excerpt(row)
-    )
+    return bad_record(locator, reason, "not_a_session", row)

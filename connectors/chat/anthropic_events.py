@@ -12,12 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.content import count_or_none, micros, read_content, text_of, text_or_none
+from logforge.connectors.episodes.content import (
+    bad_record,
+    count_or_none,
+    micros,
+    read_content,
+    text_of,
+    text_or_none,
+)
 from logforge.connectors.episodes.rows import close, first_user_text
 from logforge.connectors.episodes.turns import Answered, Transcript
-from logforge.connectors.records.base import Head, Source, at, excerpt, malformed
+from logforge.connectors.records.base import Head, Source, at, malformed
 from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Ending, Reading, Reject, Skip
 
 _CALL_LINE = re.compile(rb'\s*\[\s*"client\.(?:beta\.)?sessions\.[\w.]+"\s*,')
@@ -282,4 +288,4 @@ def _ending(builder: EpisodeBuilder, state: tuple[Ending, str] | None, cut: bool
 
 
 def _bad(locator: str, reason: str, found: Any, rule: str = "not_a_session_line") -> Reject:
-    return Reject(locator=locator, reason=reason, rule=rule, detail=described(found), excerpt=excerpt(found))
+    return bad_record(locator, reason, rule, found)

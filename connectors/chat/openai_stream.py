@@ -16,6 +16,7 @@ from logforge.connectors.episodes.builder import Call, EpisodeBuilder, episode_i
 from logforge.connectors.episodes.content import (
     Text,
     bad_part,
+    bad_record,
     cost_or_none,
     count_or_none,
     first_text,
@@ -23,9 +24,8 @@ from logforge.connectors.episodes.content import (
     text_or_none,
 )
 from logforge.connectors.episodes.rows import close, first_user_text
-from logforge.connectors.records.base import Head, Source, at, excerpt
+from logforge.connectors.records.base import Head, Source, at
 from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.connectors.records.rejects import described
 from logforge.schemas.episode import Ending, Reading, Reject
 
 CHUNK = "chat.completion.chunk"
@@ -100,23 +100,11 @@ class _Conversations:
         chunk = _is_chunk(row)
         if not chunk and not (isinstance(row, dict) and isinstance(row.get("role"), str)):
             reason = "line is neither a chunk of a response nor a message"
-            return Reject(
-                locator=locator,
-                reason=reason,
-                rule="not_a_chunk",
-                detail=described(row),
-                excerpt=excerpt(row),
-            )
+            return bad_record(locator, reason, "not_a_chunk", row)
         native = text_or_none(row.get("id"))
         if chunk and native is None:
             reason = "chunk without the id of its response"
-            return Reject(
-                locator=locator,
-                reason=reason,
-                rule="chunk_without_id",
-                detail=described(row),
-                excerpt=excerpt(row),
-            )
+            return bad_record(locator, reason, "chunk_without_id", row)
         session = first_text(row, *SESSION_KEYS)
         key = ("session", session) if session else ("response", native or "") if chunk else ("file", "")
         if session is None and ("file", "") in self._known:

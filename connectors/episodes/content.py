@@ -159,6 +159,11 @@ def part_text(part: Any) -> str:
     return f"[{kind if isinstance(kind, str) else 'part'}]"
 
 
+def bad_record(where: str, reason: str, rule: str, found: Any) -> Reject:
+    """A record that is set aside."""
+    return Reject(locator=where, reason=reason, rule=rule, detail=described(found), excerpt=excerpt(found))
+
+
 def bad_part(where: str, reason: str, rule: str, found: Any) -> Reject:
     """A piece of a kept record that is set aside."""
     return Reject(

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import bad_part, text_or_none
+from logforge.connectors.episodes.content import bad_part, bad_record, text_or_none
 from logforge.connectors.episodes.rows import close
-from logforge.connectors.records.base import Head, Source, excerpt
+from logforge.connectors.records.base import Head, Source
 from logforge.connectors.records.json import canonical
-from logforge.connectors.records.rejects import described
 from logforge.connectors.records.tables import columns_of, table_rows
 from logforge.connectors.tables.step_row import (
     COLUMNS,
@@ -122,9 +121,7 @@ def _row(cells: Any, where: str, holes: int) -> StepRow | Reject:
     elif choice is not None and choice.unreadable:
         reason = f"its action is {choice.unreadable}"
     if row is None or reason:
-        return Reject(
-            locator=where, reason=reason, rule="not_a_step", detail=described(text), excerpt=excerpt(text)
-        )
+        return bad_record(where, reason, "not_a_step", text)
     return row
 
 

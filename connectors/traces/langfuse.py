@@ -15,6 +15,7 @@ from logforge.connectors.chat.openai_messages import tool_names
 from logforge.connectors.episodes.builder import Call
 from logforge.connectors.episodes.content import (
     Text,
+    bad_record,
     cost_or_none,
     count_or_none,
     first_text,
@@ -23,8 +24,7 @@ from logforge.connectors.episodes.content import (
     text_or_none,
 )
 from logforge.connectors.episodes.feedback import Verdict
-from logforge.connectors.records.base import Head, Source, at, excerpt
-from logforge.connectors.records.rejects import described
+from logforge.connectors.records.base import Head, Source, at
 from logforge.connectors.records.tables import columns_of, plain_rows
 from logforge.connectors.traces.attributes import number_of
 from logforge.connectors.traces.episodes import Traces
@@ -160,13 +160,7 @@ class _Export:
             return None if known is None else Duplicate()
         if kind == "trace" and own is not None:
             return self._add_trace(row, own, locator)
-        return Reject(
-            locator=locator,
-            reason="neither an observation, a score nor a trace",
-            rule="not_a_span",
-            detail=described(raw),
-            excerpt=excerpt(raw),
-        )
+        return bad_record(locator, "neither an observation, a score nor a trace", "not_a_span", raw)
 
     def _add_observation(self, span: Span, updated: str) -> Reading | None:
         """A row that was exported again replaces the older one, which is then the duplicate."""
@@ -223,12 +217,8 @@ class _Export:
         if trace is None and text_or_none(row.get("dataset_run_id")) is not None:
             return Skip(reason="score_of_a_dataset_run")
         if trace not in traces or trace is None:
-            return Reject(
-                locator=locator,
-                reason="a score of a trace that is not in this source",
-                rule="verdict_without_run",
-                detail=described(row),
-                excerpt=excerpt(row),
+            return bad_record(
+                locator, "a score of a trace that is not in this source", "verdict_without_run", row
             )
         span = Span(trace, None, None, "group", locator, verdicts=[verdict._replace(scope="trace")])
         self.traces.add(span)

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors.episodes.content import first_text, micros, text_or_none
+from logforge.connectors.episodes.content import bad_record, first_text, micros, text_or_none
 from logforge.connectors.records.base import Head, Source, at, excerpt
 from logforge.connectors.records.json import canonical
-from logforge.connectors.records.rejects import described
 from logforge.connectors.traces import (
     genai as genai_attributes,
 )
@@ -154,13 +153,7 @@ def _read_span(raw: _Raw, seen: dict[tuple[str, str], int]) -> Span | Reading:
     ids = {**context, **row} if isinstance(context, dict) else row
     trace = first_text(ids, *_TRACE) if isinstance(ids, dict) else None
     if trace is None:
-        return Reject(
-            locator=locator,
-            reason="no span: it has no trace id",
-            rule="not_a_span",
-            detail=described(row),
-            excerpt=excerpt(row),
-        )
+        return bad_record(locator, "no span: it has no trace id", "not_a_span", row)
     own = first_text(ids, *_SPAN)
     if own is not None:
         digest = xxhash.xxh3_64_intdigest(canonical(row).encode())

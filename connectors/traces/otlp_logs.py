@@ -12,10 +12,9 @@ from typing import Any
 
 import xxhash
 
-from logforge.connectors.episodes.content import first_text
+from logforge.connectors.episodes.content import bad_record, first_text
 from logforge.connectors.records.base import at, excerpt
 from logforge.connectors.records.json import canonical
-from logforge.connectors.records.rejects import described
 from logforge.connectors.traces import genai as genai_attributes
 from logforge.connectors.traces.attributes import Attributes, typed
 from logforge.connectors.traces.genai import Event
@@ -96,13 +95,7 @@ class LogRecords:
         trace, span = first_text(record, "traceId", "trace_id"), first_text(record, "spanId", "span_id")
         if trace is None or span is None:
             reason = "a GenAI event that names no span"
-            return Reject(
-                locator=where,
-                reason=reason,
-                rule="not_a_span",
-                detail=described(record),
-                excerpt=excerpt(record),
-            )
+            return bad_record(where, reason, "not_a_span", record)
         digest = xxhash.xxh3_64_intdigest(canonical(record).encode())
         if digest in self._seen:
             return Duplicate()

@@ -37,7 +37,7 @@ OTHERS = {
 }
 """Modules in which `rule` and `Verdict` are something else, or name alarms, findings of a reward, faults of a user's file, rules of secrets or of schemas/transition.py."""
 MAKERS = {"Refused", "Reject", "Verdict", "LeftOut", "replace", "Skip", "Span"}
-POSITIONAL = {"bad_part": 2, "lost": 2, "Verdict": 2, "Refused": 0, "LeftOut": 0, "Span": 5}
+POSITIONAL = {"bad_part": 2, "bad_record": 2, "lost": 2, "Verdict": 2, "Refused": 0, "LeftOut": 0, "Span": 5}
 """Callables that other modules import and that take the rule in this position."""
 
 
