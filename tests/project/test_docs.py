@@ -20,6 +20,7 @@ from logforge.cli.commands import main
 from logforge.rewards.pipeline import parse_spec
 from support.doc_blocks import as_script, blocks, joined, run
 from support.places import ROOT, SAMPLES
+from support.ready_process import ready_commands
 
 PAGES = [
     ROOT / "README.md",
@@ -29,8 +30,15 @@ PAGES = [
 ]
 
 
-@pytest.fixture(scope="session")
-def project(tmp_path_factory):
+@pytest.fixture(scope="module")
+def commands():
+    """A folder with `logforge` and `python` that are quick to start."""
+    with ready_commands() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory, commands):
     """A folder as the pages presuppose it."""
     folder = tmp_path_factory.mktemp("project")
     shutil.copytree(SAMPLES, folder / "sample_logs")
@@ -39,6 +47,7 @@ def project(tmp_path_factory):
         "logforge ingest sample_logs && logforge build-dataset --reward reward.yaml --encoder hashing "
         "--augment paraphrase --augment tool_failure --retryable get_user_details",
         folder,
+        commands,
     )
     return folder
 
@@ -48,7 +57,7 @@ def make_targets(text):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_runs(page, project, tmp_path):
+def test_a_page_runs(page, project, commands, tmp_path):
     script = ""
     for language, text in joined(blocks(page)):
         if language in ("bash", "sql", "python"):
@@ -68,7 +77,7 @@ def test_a_page_runs(page, project, tmp_path):
     if script:
         folder = tmp_path / "page"
         shutil.copytree(project, folder)
-        run(script, folder)
+        run(script, folder, commands)
 
 
 def test_there_are_ten_queries_and_each_gives_rows(project):

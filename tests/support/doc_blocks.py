@@ -21,8 +21,9 @@ def joined(found):
         yield from [("python", "\n".join(text for _, text in together))] if python else together
 
 
-def run(script, folder):
-    env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
+def run(script, folder, commands):
+    """Run a script in a folder, with the programs of another folder before all others."""
+    env = {**os.environ, "PATH": f"{commands}:{BIN}:{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True
     )
