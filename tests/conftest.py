@@ -13,10 +13,24 @@ import pytest
 from hypothesis import settings
 
 from logforge.store.store import Store
+from support.thoroughness import THOROUGH, enough
 
 # A submission is judged on the same examples every time; runs by hand explore new ones.
 settings.register_profile("ci", derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+settings.register_profile("thorough", max_examples=500, deadline=None)
+settings.load_profile(enough("ci" if os.environ.get("CI") else "default", "thorough"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is for a thorough run, and start with what takes longest: no worker is to sit idle at the end."""
+    left_out = [item for item in items if not THOROUGH and item.get_closest_marker("thorough")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
+LONG = {"test_docs.py", "test_crash.py", "test_closed_loop.py", "test_training.py", "test_diagnosis.py"}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -51,7 +65,7 @@ def store(tmp_path: Path):
         yield opened
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def conversation() -> Callable[..., dict[str, Any]]:
     """Makes an OpenAI-style row: one question, one call, its result, an answer."""
 
@@ -72,7 +86,7 @@ def conversation() -> Callable[..., dict[str, Any]]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def write_jsonl() -> Callable[[Path, list[Any]], Path]:
     """Writes rows as JSON lines."""
 

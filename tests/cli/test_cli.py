@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -22,13 +23,22 @@ def call(*args):
     return CliRunner().invoke(main, [str(arg) for arg in args])
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def made_project(tmp_path_factory):
     """A project by `logforge init`, ingested and built."""
+    home = tmp_path_factory.mktemp("project")
+    with contextlib.chdir(home):
+        assert call("init", ".").exit_code == 0
+        assert call("ingest", "logs").exit_code == 0
+        assert call("build-dataset").exit_code == 0
+    return home
+
+
+@pytest.fixture
+def project(made_project, tmp_path, monkeypatch):
+    """A copy of it, to work in."""
+    shutil.copytree(made_project, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    assert call("init", ".").exit_code == 0
-    assert call("ingest", "logs").exit_code == 0
-    assert call("build-dataset").exit_code == 0
     return tmp_path
 
 

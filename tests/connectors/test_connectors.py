@@ -26,6 +26,7 @@ from logforge.testing.kit import LAWS, check_connector, counted, digest
 from support.places import DATA, ROOT, SAMPLES, SHARED
 from support.read_logs import assert_sound, episodes, rejects, resolve, tool_steps
 from support.record_counts import BEGINS, count_records, records_of
+from support.thoroughness import enough
 
 FIXTURES = DATA / "connectors"
 FILES = sorted(
@@ -547,7 +548,7 @@ SOURCES = {name: small_records(name, 600_000 if name == "tau_bench" else 30_000)
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=enough(40, 300), deadline=None)
 @given(data=st.data())
 def test_mutated_records_never_raise_and_are_counted_once(tmp_path_factory, name, data):
     records = data.draw(st.sampled_from(SOURCES[name]))
@@ -562,7 +563,7 @@ def test_mutated_records_never_raise_and_are_counted_once(tmp_path_factory, name
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=enough(20, 120), deadline=None)
 @given(data=st.data())
 def test_damaged_bytes_never_raise(tmp_path_factory, name, data):
     """Also those of another format's files."""

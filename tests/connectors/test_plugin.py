@@ -24,7 +24,7 @@ BIN = Path(sys.executable).parent
 def built(tmp_path_factory):
     """The page as a script, run in an empty folder."""
     folder = tmp_path_factory.mktemp("plugin")
-    output = run("".join(as_script(language, text) for language, text in joined(blocks(PAGE))), folder)
+    output = run("".join(as_script(language, text) for language, text in joined(blocks(PAGE))), folder, BIN)
     return folder, output
 
 

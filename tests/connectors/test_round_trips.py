@@ -16,6 +16,7 @@ from logforge.schemas.episode import Duplicate, Episode
 from logforge.testing.kit import unsound
 from support import renderers, renderers_coding, renderers_harness, renderers_traces, renderers_vendors
 from support.renderers import Act, Said, Shape, Talk, Turn
+from support.thoroughness import enough
 
 SHAPES = renderers.SHAPES | renderers_coding.SHAPES | renderers_harness.SHAPES
 SHAPES |= renderers_traces.SHAPES | renderers_vendors.SHAPES
@@ -130,7 +131,9 @@ def essence(episode: Episode) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("name", SHAPES)
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=enough(8, 100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
 def test_what_is_written_is_read_back(name, tmp_path_factory, data):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from logforge.core.extras import one_thread
 from logforge.core.intervals import Span
@@ -65,7 +64,6 @@ def fitted(name, arrays, seed):
     ]
 
 
-@pytest.mark.slow
 def test_cql_beats_cloning_in_it_ops_as_the_prototype_did():
     """And it looks before it restarts, which the author of the best logs never does."""
     world = make("it-ops")

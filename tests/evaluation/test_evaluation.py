@@ -65,7 +65,6 @@ def test_a_learner_that_is_worse_is_no_better(tmp_path):
     assert report.verdict.difference.high < 0
 
 
-@pytest.mark.slow
 def test_where_all_logs_are_one_policys_the_learner_is_no_better_than_cloning(tmp_path):
     """Trained, not made up: the log always goes forward, so there is nothing to gain."""
     parts = chain.walk(60, 1.0, 0), chain.walk(6, 1.0, 1), chain.walk(10, 1.0, 2)

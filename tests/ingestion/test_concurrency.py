@@ -69,7 +69,6 @@ def holding(path):
                 process.communicate("\n")
 
 
-@pytest.mark.slow
 def test_a_second_ingest_and_a_reader_say_who_has_the_store(path, logs):
     Store(path).close()
     with holding(path) as other:
@@ -108,7 +107,6 @@ def _ingest(path, files):
         ingest(store, files)
 
 
-@pytest.mark.slow
 def test_ingests_at_once_end_as_if_one_after_the_other(path, logs, tmp_path):
     """Even when both have to make the store."""
     files = sorted(logs.iterdir())

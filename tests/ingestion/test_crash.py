@@ -16,9 +16,10 @@ from support.killing import POINTS, kill_ingest, rows_of
 from support.made_sessions import session, turn
 from support.places import SHARED
 from support.stored import assert_conserved, assert_whole, content
+from support.thoroughness import enough
 
-KILLS = 200
-ROUND = 20
+KILLS = enough(16, 200)
+ROUND = enough(8, 20)
 """After so many kills the run is completed and held against a clean one."""
 
 
@@ -64,7 +65,6 @@ def aim(chance, number, length):
     return point, chance.uniform(0, spread), chance.randrange(3) if point == "commit" else 0
 
 
-@pytest.mark.slow
 def test_killed_runs_end_in_the_store_of_one_clean_run(tmp_path, logs):
     """Files change between the kills, too. After each kill the store is whole: every source is in it as it was at some
     moment, or not at all."""

@@ -224,7 +224,6 @@ def until(condition):
         time.sleep(0.01)
 
 
-@pytest.mark.slow
 def test_a_process_that_is_fed_killed_and_stopped(path, logs):
     """Rows come in pieces while it runs, it is killed in between, and ends cleanly when it is told to."""
     file = logs / "b.jsonl"

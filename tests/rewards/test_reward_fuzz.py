@@ -16,6 +16,7 @@ from logforge.rewards.pipeline import parse_spec, score
 from logforge.schemas.errors import LogforgeError
 from logforge.schemas.reward_columns import COLUMNS
 from support.made_rewards import episode, step
+from support.thoroughness import enough
 
 CANARY = "7f0c2b-canary"
 FILES = ("secret.csv", "secret.txt", "secret.json", "secret.parquet", "secret.db")
@@ -166,8 +167,8 @@ def test_there_are_enough_of_them():
 
 @pytest.mark.parametrize("part", range(8))
 def test_a_hostile_expression_is_refused_or_harmless(part, yard):
-    for text in HOSTILE[part::8]:
-        for word in ("when", "value"):
+    for number, text in enumerate(HOSTILE[part::8]):
+        for word in enough((("when", "value")[number % 2],), ("when", "value")):
             harmless(f"gamma: 1\nterms:\n  a:\n    {word}: {json.dumps(text)}\n")
 
 

@@ -32,6 +32,7 @@ from logforge.shards.reader import load_shards
 from logforge.store.store import Store
 from support.made_episodes import FORMAT, TOOLS, episodes, finish, parallel_episode, state_builder
 from support.places import SAMPLES
+from support.thoroughness import enough
 
 
 def no_vectors(states: Any) -> Any:
@@ -176,7 +177,7 @@ HAPPENINGS = st.one_of(
 
 
 @given(st.lists(HAPPENINGS, max_size=14), st.sampled_from([None, [*TOOLS]]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=enough(30, 200), deadline=None)
 def test_what_is_told_is_what_a_connector_would_have_made_of_it(
     happenings: list[Any], tools: list[str] | None
 ) -> None:

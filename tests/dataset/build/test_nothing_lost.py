@@ -25,6 +25,7 @@ from logforge.rewards.pipeline import parse_spec
 from logforge.schemas.errors import CheckFailed
 from logforge.shards.reader import load_shards
 from logforge.store.store import Store
+from support.thoroughness import enough
 
 BOTH = """
 gamma: 1.0
@@ -376,7 +377,7 @@ logged = st.lists(
 
 @pytest.mark.parametrize("form", FORMATS)
 @settings(
-    max_examples=4,
+    max_examples=enough(2, 12),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],

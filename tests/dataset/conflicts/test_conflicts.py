@@ -10,6 +10,7 @@ from logforge.dataset.conflicts.rows import comparable
 from logforge.schemas.errors import UsageError
 from logforge.schemas.tables import CONFLICTS
 from support.made_conflicts import frame, named, row, said
+from support.thoroughness import enough
 
 
 def find(*rows, epsilon=0.5, decisions=None, near=None):
@@ -158,7 +159,7 @@ def expected(rows, epsilon, key):
     return result
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=enough(15, 100), deadline=None)
 @given(rows_strategy, st.sampled_from([0.0, 0.6]), st.randoms(use_true_random=False))
 def test_it_finds_what_comparing_every_pair_finds(drawn, epsilon, random):
     above = {"s1": "c1", "s2": "c1", "s3": "c2"}

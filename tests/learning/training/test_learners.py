@@ -18,6 +18,7 @@ from logforge.learning.training.text_q import SideTensors
 from logforge.rewards.returns import possible_returns
 from support import made_chain as chain
 from support.made_chain import ALLOWED, CELLS, FORWARD, GAMMA, OFFLINE, VOCABULARY
+from support.thoroughness import enough
 
 torch = pytest.importorskip("torch")
 OBSERVATIONS = np.eye(CELLS, dtype=np.float32)
@@ -195,14 +196,13 @@ def test_bcq_lets_only_likely_actions_compete():
     assert scores(narrow)[4, idle].max() < scores(wide)[4, idle].max() - 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cql", "dqn", "bcq", "iql", "text_q"])
-def test_five_members_go_forward_where_the_log_did_so_one_time_in_four(name):
+def test_members_go_forward_where_the_log_did_so_one_time_in_four(name):
     arrays = chain.walk(200, 0.25)
     seen = (float(arrays.returns.min()), float(arrays.returns.max()))
     span = possible_returns(arrays.rewards, arrays.terminals, arrays.timeouts, GAMMA, seen)
     rules = told(name, Rules(GAMMA, span, threshold=0.1))
-    seeds = (0, 1, 2, 3, 4)
+    seeds = (0, 1, 2, 3, 4) if name == "cql" else enough((0,), (0, 1, 2, 3, 4))
     fit = Fit(LEARNERS[name], rules, seeds, (CELLS, 64, 64, VOCABULARY.size), 1e-3, 0.005)
     with one_thread():
         for _, batch in zip(

