@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logforge.envs import it_ops, support
 from logforge.envs.behaviour import MIXES, behaviour, lazy, part, rule, uniform
 from logforge.envs.branching import branches, credit
-from logforge.envs.catalogue import WORLDS, it_ops, make, support
+from logforge.envs.catalogue import WORLDS, make
 from logforge.envs.episodes import NO_ACTION, draws
 from logforge.envs.evaluating import checked_restarts, evaluate_policy
 from logforge.envs.rollout import roll, seeing

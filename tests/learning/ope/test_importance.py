@@ -10,7 +10,7 @@ import pytest
 from benchmarks.ope_coverage import Cell, Setting, truth, weighed
 
 from logforge.core.intervals import Span
-from logforge.learning.ope import importance as imp
+from logforge.learning.ope import importance_sampling as imp
 from logforge.learning.ope.importance_sampling import ESTIMATORS, Payments, importance
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.transition import PROPENSITY_KINDS
