@@ -106,7 +106,8 @@ class Command:
         os.chdir(self.folder)
         script = ModuleType("__main__")
         if self.name == "python":
-            source, text = "<stdin>", sys.stdin.read()
+            source = script.__file__ = "<stdin>"
+            text = sys.stdin.read()
             sys.argv, sys.path[:0] = ["-"], [""]
         else:
             source = script.__file__ = str(BIN / self.name)
