@@ -23,6 +23,7 @@ from logforge.ingestion.watching import watch
 from logforge.store.store import Store
 from support.made_mapping import MAPPING
 from support.stored import assert_conserved, content
+from support.thoroughness import enough
 
 OTHER = MAPPING.replace("mine", "better").replace("content: $.t", "content: $.t\n  thought: $.who")
 TORN = '{"who": "me", "lines": [{"by'
@@ -207,7 +208,7 @@ ACTIONS = {
 }
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=enough(5, 30))
 @given(steps=st.lists(st.sampled_from([*ACTIONS, "replay", "append", "mapping"]), min_size=1, max_size=5))
 def test_no_order_of_reading_again_lowers_what_is_kept(tmp_path_factory, steps):
     home = tmp_path_factory.mktemp("again")

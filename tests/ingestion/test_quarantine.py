@@ -23,6 +23,7 @@ from logforge.store.store import Store
 from support.made_mapping import MAPPING
 from support.places import SHARED
 from support.stored import assert_conserved, content
+from support.thoroughness import enough
 
 TORN = '{"messages": [{"role": "us'
 ODD = {"who": "me", "lines": [{"by": "u", "t": "hello"}, {"by": "a", "t": "good bye"}]}
@@ -330,7 +331,7 @@ def test_a_wrong_mapping_or_choice_changes_nothing(store, logs, tmp_path):
     assert content(store) == before
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=enough(3, 20))
 @given(torn=st.lists(st.sets(st.integers(0, 3), max_size=4), min_size=1, max_size=3), twin=st.booleans())
 def test_replaying_mended_logs_gives_what_an_ingest_of_them_gives(tmp_path_factory, torn, twin):
     """Whatever lines of whatever files were torn, and also where files hold the same episodes: as much as an ingest of

@@ -19,6 +19,7 @@ from logforge.schemas.errors import Mismatch, SpecError
 from logforge.schemas.reward import COLUMNS, Detectors, RewardSpec, Term
 from support.made_rewards import episode, problems, random_episodes, spec_of, step, values
 from support.places import ROOT
+from support.thoroughness import enough
 
 TAU = """\
 gamma: 0.99
@@ -119,7 +120,7 @@ def by_hand(one):
 EXAMPLE = parse_spec(TAU)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=enough(12, 100), deadline=None)
 @given(random_episodes())
 def test_every_term_is_what_its_words_say(made):
     frame = score(EXAMPLE, tables_of(made))
@@ -131,7 +132,7 @@ def test_every_term_is_what_its_words_say(made):
 awkward = st.floats(-1e9, 1e9, allow_nan=False).filter(lambda x: abs(x) > 1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=enough(10, 100), deadline=None)
 @given(st.lists(awkward, min_size=1, max_size=6), st.sets(st.integers(0, 5)))
 def test_the_reward_is_the_exact_sum_of_its_terms_from_the_left(numbers, optional):
     terms = [
@@ -152,7 +153,7 @@ def test_the_sum_is_neither_reordered_nor_compensated():
     assert frame["reward"].to_list() == [(1e16 + 1.0) + -1e16] == [0.0]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=enough(8, 50), deadline=None)
 @given(random_episodes(), st.randoms())
 def test_does_not_depend_on_the_order_of_rows(made, random):
     tables = tables_of(made)
@@ -726,7 +727,7 @@ def inputs():
         yield con
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=enough(50, 300), deadline=None)
 @given(text=expression_text)
 def test_the_canonical_expression_means_what_the_text_means(inputs, text):
     canonical = expressions.parse(text)
@@ -737,7 +738,7 @@ def test_the_canonical_expression_means_what_the_text_means(inputs, text):
         assert [float(spelled), float(run)] == pytest.approx([float(plain)] * 2)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=enough(50, 300), deadline=None)
 @given(expression_text)
 def test_canonical_text_is_a_fixed_point_free_of_spelling(text):
     canonical = expressions.parse(text)

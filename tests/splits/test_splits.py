@@ -7,6 +7,7 @@ from logforge.schemas.errors import UsageError
 from logforge.schemas.transition import DRAWN_SPLITS
 from logforge.splits.assign import ALONE, assign_splits, crossing, split_of
 from support.made_splits import KEYS, episode_frames, frame
+from support.thoroughness import enough
 
 
 def groups(splits):
@@ -14,7 +15,7 @@ def groups(splits):
     return {frozenset(ids) for ids in splits.group_by("group_key").agg("episode_id")["episode_id"].to_list()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=enough(25, 200), deadline=None)
 @given(episode_frames(), st.integers(0, 5))
 def test_no_key_lies_in_two_splits(episodes, seed):
     splits = assign_splits(episodes, seed, (0.4, 0.3, 0.3))
@@ -22,7 +23,7 @@ def test_no_key_lies_in_two_splits(episodes, seed):
     assert crossing(episodes, splits).is_empty()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=enough(25, 200), deadline=None)
 @given(episode_frames(), st.randoms(use_true_random=False))
 def test_order_of_arrival_changes_nothing(episodes, random):
     order = list(range(episodes.height))
@@ -30,7 +31,7 @@ def test_order_of_arrival_changes_nothing(episodes, random):
     assert assign_splits(episodes[order], 1).equals(assign_splits(episodes, 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=enough(25, 200), deadline=None)
 @given(episode_frames(), episode_frames(prefix="new-"))
 def test_unrelated_new_episodes_move_nothing(old, new):
     before = assign_splits(old, 1)

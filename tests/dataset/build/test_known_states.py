@@ -19,6 +19,7 @@ from logforge.forgetting.pipeline import forget
 from logforge.ingestion.pipeline import ingest
 from logforge.store.store import Store
 from logforge.texts.hashing import HashingEncoder
+from support.thoroughness import enough
 
 FIRST = """
 gamma: 0.9
@@ -234,7 +235,7 @@ _CONFIGS = st.builds(
 
 
 @settings(
-    max_examples=3,
+    max_examples=enough(2, 10),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,

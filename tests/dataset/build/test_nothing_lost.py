@@ -411,10 +411,10 @@ def test_the_final_reward_stays_beside_step_rewards(form, tmp_path):
 
 
 @pytest.mark.parametrize("form", JUDGED)
-@pytest.mark.parametrize("place", range(4))
-def test_a_reward_is_credited_to_its_own_step(form, place, tmp_path):
-    run = Run([3.5 if step == place else None for step in range(4)], None)
-    assert through(tmp_path, FORMATS[form]([run])).rewards == [run.rewards]
+def test_a_reward_is_credited_to_its_own_step(form, tmp_path):
+    runs = [Run([3.5 + place if step == place else None for step in range(4)], None) for place in range(4)]
+    found = through(tmp_path, FORMATS[form](runs)).rewards
+    assert sorted(map(repr, found)) == sorted(repr(run.rewards) for run in runs)
 
 
 def test_a_renamed_span_keeps_its_reward(tmp_path):

@@ -21,6 +21,7 @@ from logforge.forgetting.pipeline import forget
 from logforge.ingestion.pipeline import ingest
 from logforge.store.store import Store
 from logforge.texts.hashing import HashingEncoder
+from support.thoroughness import enough
 
 SPEC = "gamma: 0.9\nterms:\n  success: {when: success, value: 10, at: terminal}\n"
 CONFIG = BuildConfig(encoder="hashing", text_size=4)
@@ -128,7 +129,7 @@ _SOME = st.sets(st.sampled_from(_TASKS), max_size=5)
 
 
 @settings(
-    max_examples=3,
+    max_examples=enough(2, 10),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,

@@ -290,7 +290,7 @@ def rows_of(drawn):
     ]  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=enough(15, 100), deadline=None)
 @given(episodes_strategy, st.randoms(use_true_random=False))
 def test_laws_of_every_conflict(drawn, random):
     rows = rows_of(drawn)
