@@ -30,6 +30,7 @@ from support.mutations import Seed, Vocabulary, input_of
 from support.thoroughness import enough
 
 INPUTS = enough(60, 300)
+MAPPINGS = 300
 MEMORY_MB = 256
 """Inputs of some kilobytes, one after the other: a reader that hoards, or takes a number from a log for a size, takes more."""
 SHAPES = sorted(fuzzed_shapes.shapes())
@@ -90,7 +91,7 @@ def test_a_damaged_mapping_is_refused_or_read_with(text, tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_bytes(fuzzed_shapes.as_lines(rows))
     read = 0
-    for number in range(INPUTS):
+    for number in range(MAPPINGS):
         mapping = input_of("mapping", number, words).data.decode("utf-8", "replace")
         with fuzzing.limited(fuzzing.SECONDS):
             try:
