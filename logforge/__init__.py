@@ -14,12 +14,12 @@ from logforge.moved import install
 from logforge.schemas.faces import face
 
 if TYPE_CHECKING:
+    from logforge.api import ingest, replay
     from logforge.dataset.build import BuildConfig, build_dataset
     from logforge.evaluation import evaluate
     from logforge.evaluation.credit import credit_of, targets_of
     from logforge.exports import export
     from logforge.forgetting import forget
-    from logforge.ingestion import ingest, replay
     from logforge.learning.policies import load_policy
     from logforge.learning.training import train
     from logforge.lineage import explain
@@ -41,7 +41,7 @@ if not TYPE_CHECKING:
             "evaluation.credit": "credit_of targets_of",
             "exports": "export",
             "forgetting": "forget",
-            "ingestion": "ingest replay",
+            "api": "ingest replay",
             "learning.policies": "load_policy",
             "learning.training": "train",
             "lineage": "explain",

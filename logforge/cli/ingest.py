@@ -52,13 +52,13 @@ def ingest(
     Example: logforge ingest ./logs
              zcat today.jsonl.gz | logforge ingest -
     """
+    from logforge.api import ingest as run
+    from logforge.api import watch as follow
     from logforge.core.progress import bar
     from logforge.ingestion.dry_runs import dry_run as plan
-    from logforge.ingestion.pipeline import ingest as run
     from logforge.ingestion.pipeline import read_options
     from logforge.ingestion.sources.pipes import apart
     from logforge.ingestion.watching import until_told
-    from logforge.ingestion.watching import watch as follow
     from logforge.store.store import open_store
 
     apart(paths, name)

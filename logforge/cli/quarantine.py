@@ -61,8 +61,8 @@ def quarantine(
 
 
 def _replay(store: str, wait: float, as_json: bool, **choice: Any) -> NoReturn:
+    from logforge.api import replay
     from logforge.core.progress import bar
-    from logforge.ingestion.replaying import replay
     from logforge.store.store import open_store
 
     with open_store(store, create=False, wait=wait, waiting=say) as opened, bar("replay") as tick:

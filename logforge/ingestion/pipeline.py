@@ -17,7 +17,6 @@ from logforge.connectors.mapping.connector import load_mapping
 from logforge.connectors.records.base import NeedsWhole
 from logforge.core.frames import concat, rows_table
 from logforge.core.progress import Tick, silent
-from logforge.forgetting.pipeline import complete
 from logforge.ingestion.hygiene.danger import Dangers
 from logforge.ingestion.hygiene.flaggers import flagger_versions
 from logforge.ingestion.hygiene.personal_data import personal_kinds
@@ -48,7 +47,7 @@ from logforge.ingestion.stored_sources import Known, Stayed, source_id_of
 from logforge.ingestion.workers import QUEUED, Crew, Task
 from logforge.schemas.tables import SOURCES
 from logforge.store.files import own_files
-from logforge.store.forgotten import keys_in
+from logforge.store.forgotten import keys_in, refuse_pending
 from logforge.store.keyed_hashes import store_key
 from logforge.store.store import Store
 
@@ -131,14 +130,14 @@ def ingest(
     too, `allow_secret` what stays (globs or SHA-256), `flag_with` functions of the user's that flag messages. `limits` say how far a packed file may unfold. `workers` is the number of
     reading processes, this one among them; more than one needs the caller's `if __name__ == "__main__":` guard, as every process pool does.
     Raises UnknownName for an unknown format, SpecError for a wrong mapping, InputError for a path that does not exist,
-    StoreError when the store cannot be written. Bad input never raises: it is quarantined.
+    StoreError when the store cannot be written, or a forget in it was cut short. Bad input never raises: it is quarantined.
     """
     paths = list(paths)
     files, pipes = apart(paths, name)
     options = read_options(
         paths, format, mapping, strict_arguments, limits, redact, danger, pii, allow_secret, flag_with
     )
-    complete(store)
+    refuse_pending(store)
     options = replace(options, forgotten=keys_in(store), secret_key=store_key(store.path))
     known = Known.of(store)
     recalled = known.recall(options)
@@ -189,7 +188,7 @@ def read_again(
     go first. A source whose file is gone stays as it is. Raises as `ingest` does.
     """
     made = read_options([], format, mapping, False)
-    complete(store)
+    refuse_pending(store)
     forgotten, key = keys_in(store), store_key(store.path)
     here = found_again(sources, store.path.resolve().parent)
     jobs = []

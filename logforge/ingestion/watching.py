@@ -13,13 +13,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, NamedTuple
 
 from logforge.core.report import BaseReport, Lines
 from logforge.core.tabulate import listed, plural
-from logforge.ingestion.pipeline import ingest
+from logforge.ingestion import pipeline
+from logforge.ingestion.report import IngestReport
 from logforge.ingestion.sources.discover import Found, check_paths, find
 from logforge.ingestion.sources.pipes import refuse_pipes
 from logforge.schemas.errors import StoreError
@@ -104,11 +106,12 @@ def watch(
     interval: float = INTERVAL_S,
     stop: threading.Event | None = None,
     say: Callable[[str], None] = lambda text: None,
+    ingest: Callable[..., IngestReport] = pipeline.ingest,
     **options: Any,
 ) -> Iterator[Pass | Summary]:
     """Follow the paths until `stop` is set, looking every `interval` seconds; the last item is a Summary.
 
-    `options` are those of `ingest`. While another process has the store open, the pass is put off and `say` told so. Raises
+    Each pass is an `ingest`, and `options` are its own. While another process has the store open, the pass is put off and `say` told so. Raises
     what `ingest` raises.
     """
     paths, stop = list(paths), stop or threading.Event()
@@ -126,7 +129,7 @@ def watch(
         try:
             if changed or gone or not passes:
                 # The first pass takes everything there is, also what is only to be named and skipped.
-                passes.append(_pass(store, changed if passes else paths, gone, options))
+                passes.append(_pass(store, changed if passes else paths, gone, partial(ingest, **options)))
                 seen, put_off = now, False
                 yield passes[-1]
         except StoreError as error:
@@ -160,11 +163,13 @@ def _stamp(item: Found) -> Stamp | None:
     return tuple((look.st_mtime_ns, look.st_size, look.st_ino) for look in looks)
 
 
-def _pass(store: str | Path, paths: Iterable[str | Path], gone: int, options: dict[str, Any]) -> Pass:
+def _pass(
+    store: str | Path, paths: Iterable[str | Path], gone: int, ingest: Callable[..., IngestReport]
+) -> Pass:
     here = [path for path in paths if Path(path).exists()]
     with open_store(store) as opened:
         before = _held(opened)
-        report = ingest(opened, here, **options)
+        report = ingest(opened, here)
         total = _held(opened)
     names = ("records", "kept", "duplicates", "quarantined", "skipped")
     counts = {name: sum(getattr(item, name) for item in report.formats) for name in names}

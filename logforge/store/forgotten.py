@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from logforge.schemas.episode import Episode
+from logforge.schemas.errors import StoreError
 from logforge.store.keyed_hashes import pseudonym
 
 if TYPE_CHECKING:
@@ -40,6 +41,16 @@ def keys_in(store: Store) -> frozenset[str]:
 def pending(store: Store) -> bool:
     """Whether something was to be forgotten and is not yet gone, because a run was killed or the disk was full."""
     return bool(store.con.sql("SELECT 1 FROM forgotten WHERE pending LIMIT 1").fetchall())
+
+
+def refuse_pending(store: Store) -> None:
+    """Raise StoreError while a forget is cut short: what is read now could bring back what was to go."""
+    if pending(store):
+        raise StoreError(
+            str(store.path),
+            "a forget in this store was cut short",
+            "run `logforge ingest` or `logforge forget` (in Python logforge.ingest), which complete it first",
+        )
 
 
 def is_forgotten(episode: Episode, keys: frozenset[str], secret_key: bytes) -> bool:

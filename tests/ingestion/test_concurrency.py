@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from logforge.api import ingest
 from logforge.checks.pipeline import check_dataset
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.forgetting.pipeline import complete, forget
 from logforge.ingestion import pipeline as ingestion
-from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import StoreError
 from logforge.store.store import Store, open_store
 from support.killing import rows_of, started

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from logforge.ingestion import watching
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.watching import Pass, Summary, until_told, watch
 from logforge.schemas.errors import InputError
@@ -24,7 +23,7 @@ from support.stored import assert_conserved, content
 PATIENCE_S = 60
 
 
-def follow(store, paths, *between, say=lambda text: None):
+def follow(store, paths, *between, say=lambda text: None, **options):
     """What a watch yields that is stopped after one look more than there are acts `between` its looks."""
     acts = list(between)
     stop = threading.Event()
@@ -36,7 +35,7 @@ def follow(store, paths, *between, say=lambda text: None):
             stop.set()
 
     stop.wait = wait  # type: ignore[assignment,method-assign]
-    return list(watch(store, paths, stop=stop, say=say))
+    return list(watch(store, paths, stop=stop, say=say, **options))
 
 
 def times(store):
@@ -89,13 +88,14 @@ def test_only_what_changed_is_read_again(path, logs):
     assert found[1].new.steps == 1
 
 
-def test_nothing_is_hashed_while_nothing_changes(path, logs, monkeypatch):
+def test_nothing_is_hashed_while_nothing_changes(path, logs):
     hashed = []
-    real = watching.ingest
-    monkeypatch.setattr(
-        watching, "ingest", lambda *args, **more: hashed.append(args[1]) or real(*args, **more)
-    )
-    follow(path, [logs], *[lambda: None] * 5)
+
+    def counted(store, paths):
+        hashed.append(paths)
+        return ingest(store, paths)
+
+    follow(path, [logs], *[lambda: None] * 5, ingest=counted)
     assert len(hashed) == 1
 
 
