@@ -18,7 +18,7 @@ from logforge.evaluation.pipeline import evaluate
 from logforge.forgetting import pipeline as forgetting
 from logforge.forgetting import shards as forgotten_shards
 from logforge.forgetting.pipeline import complete, forget, revoke
-from logforge.ingestion.dry_run import dry_run
+from logforge.ingestion.dry_runs import dry_run
 from logforge.ingestion.reading import ReadOptions
 from logforge.schemas.errors import Mismatch, StoreError, UsageError
 from logforge.shards.reader import load_shards, read_manifest

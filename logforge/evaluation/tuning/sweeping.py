@@ -165,8 +165,9 @@ def _together(
     import torch
 
     from logforge.learning.training.experience import Replay
+    from logforge.learning.training.fitting import bundle_of, device, rules_of
     from logforge.learning.training.learners import LEARNERS, Fit
-    from logforge.learning.training.torch_backend import bundle_of, device, rules_of
+    from logforge.learning.training.policy_vectors import side_of
 
     spans = [_span(shard, setting, config.clip_targets) for setting in settings]
 
@@ -180,7 +181,7 @@ def _together(
         "alpha": column([setting.alpha for setting in settings])[:, 0],
     }
     learner = LEARNERS[name]
-    rules = replace(rules_of(config, shard, learner), **cast(Any, varied))
+    rules = replace(rules_of(config, shard, side_of(learner, shard, config, device())), **cast(Any, varied))
     sizes = (shard.observation_size, *config.hidden, shard.action_size)
     with extras.one_thread():
         fit = Fit(learner, rules, seeds, sizes, config.learning_rate, config.target_rate, device())

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Backend = Literal["torch", "d3rlpy"]
 BACKENDS: Final[tuple[str, ...]] = get_args(Backend)
+D3RLPY_LEARNERS: Final = ("cql", "dqn", "bcq", "bc")
+"""What the backend d3rlpy makes, by the names of `algo` (d3rlpy_backend.py)."""
 BEHAVIOUR_PENALTY: Final = 0.01
 """On large logits of cloning. Without it a clone of few episodes grows sure of what it learnt by heart (validation
 log-likelihood −5.0 against −2.4 on 27 tau-bench episodes, action match the same); d3rlpy's default of 0.5 evens all chances
@@ -29,9 +31,7 @@ _TEXTS = "text_q"
 def algorithms(backend: str) -> tuple[str, ...]:
     """What a backend can train."""
     if backend == "d3rlpy":
-        from logforge.learning.training import d3rlpy_backend as d3rlpy_training
-
-        return tuple(d3rlpy_training.LEARNERS)
+        return D3RLPY_LEARNERS
     from logforge.learning.training.learners import LEARNERS
 
     return tuple(LEARNERS)

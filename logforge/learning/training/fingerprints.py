@@ -139,8 +139,8 @@ def behaviour_clones(shard: Shard, policy_id: str, config: TrainConfig = CLONES)
 
     from logforge.core.extras import one_thread
     from logforge.learning.training.experience import Replay
+    from logforge.learning.training.fitting import bundle_of, rules_of
     from logforge.learning.training.learners import LEARNERS, Fit
-    from logforge.learning.training.torch_backend import bundle_of, rules_of
 
     places, learner = _steps_of(shard, policy_id), LEARNERS["bc"]
     config = replace(config, algo="bc").sized(len(places))
@@ -148,7 +148,7 @@ def behaviour_clones(shard: Shard, policy_id: str, config: TrainConfig = CLONES)
     draws = [np.random.default_rng(seed) for seed in config.seeds]
     with one_thread():
         replay = Replay(shard, shard.manifest.vocabulary.invalid)
-        rules = rules_of(config, shard, learner)
+        rules = rules_of(config, shard)
         fit = Fit(learner, rules, config.seeds, sizes, config.learning_rate, config.target_rate)
         for update in range(config.updates):
             fit.anneal(update / config.updates)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import torch
 
     from logforge.learning.policies.networks import Network
-    from logforge.learning.training.continual import Anchor
     from logforge.learning.training.template_head import TemplateHead
     from logforge.learning.training.text_q import SideTensors
 
@@ -185,6 +184,14 @@ CONSERVATIVE: Final = frozenset(name for name, learner in LEARNERS.items() if le
 """Those that have CQL's conservative term, and with it α."""
 
 
+class Penalty(Protocol):
+    """What else the acting network is to minimise, by the name of each loss [members]."""
+
+    def losses(self, acting: Network, batch: Drawn) -> dict[str, torch.Tensor]:
+        """The losses of a batch."""
+        ...
+
+
 class Fit:
     """The members of one learner in training: one seed each, whose result does not depend on the others."""
 
@@ -213,7 +220,7 @@ class Fit:
             name: [part.detach().clone() for part in self.online[name]] for name in learner.followed
         }
         self.head = head
-        self.anchor: Anchor | None = None
+        self.anchor: Penalty | None = None
         parameters = [part for network in self.online.values() for part in network]
         parameters += head.parameters if head is not None else []
         self.learning_rate = learning_rate

@@ -42,10 +42,9 @@ from logforge.learning.training.fisher import with_fisher
 from logforge.learning.training.learners import CONSERVATIVE
 from logforge.learning.training.monitors import Behaviour, Measured, Monitor
 from logforge.learning.training.notes import fresh_starts, notes
-from logforge.learning.training.policy_vectors import policy_fit
+from logforge.learning.training.policy_vectors import check_texts, policy_fit
 from logforge.learning.training.presets import preset as named
 from logforge.learning.training.rescoring import like, rescored
-from logforge.learning.training.text_q import check_texts
 from logforge.schemas.errors import CheckFailed, UnknownName, UsageError
 from logforge.shards.arrays import SplitArrays
 from logforge.shards.reader import Shard, load_shards

@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 
 from logforge.core.types import Float32Array
 from logforge.learning.policies.bundle import PolicyBundle
+from logforge.learning.policies.side_inputs import SideInputs, check_vectors
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.fingerprints import CLONES, Fingerprint, behaviour_fingerprint
+from logforge.learning.training.learners import Learner
 from logforge.learning.training.probe_states import choose_probes
+from logforge.learning.training.text_q import SideTensors
 from logforge.schemas.errors import UsageError
 from logforge.shards.reader import Shard
 
@@ -56,6 +59,32 @@ def policy_vectors(shard: Shard, clones: TrainConfig = QUICK, columns: int = COL
     names = (shard.manifest.behaviour_policies[place] for place in places)
     prints = [behaviour_fingerprint(shard, name, probes, clones) for name in names]
     return PolicyVectors(places, coordinates(prints, columns))
+
+
+def side_of(learner: Learner, shard: Shard, config: TrainConfig, device: str) -> SideTensors | None:
+    """What a network over texts sees beside a state, of a dataset; None for a learner without one. Raises UsageError where the
+    dataset has no vectors, or too few policies to tell apart."""
+    import torch
+
+    if learner.networks[learner.acts] != "text":
+        return None
+    known, names = shard.manifest.behaviour_policies, tuple[str, ...]()
+    places, policies = np.full(len(known) + 1, -1), np.zeros((1, 0), np.float32)
+    if config.policy_conditioned:
+        told, policies = policy_vectors(shard)
+        places[list(told)], names = np.arange(len(told)), tuple(known[place] for place in told)
+    inputs = SideInputs(shard.action_vectors, policies)
+    unknown = np.zeros((1, policies.shape[1]), np.float32)
+    tensors = (inputs.vectors, np.concatenate([policies, unknown]), places)
+    return SideTensors(inputs, names, *(torch.from_numpy(item).to(device) for item in tensors))
+
+
+def check_texts(config: TrainConfig, shard: Shard) -> None:
+    """Refuse, before anything is trained, a dataset without vectors of its actions, or too few policies (UsageError)."""
+    if config.algo == "text_q":
+        check_vectors(shard.action_vectors, shard.action_vectors.shape[1])
+    if config.policy_conditioned:
+        deciders(shard)
 
 
 def coordinates(prints: list[Fingerprint], columns: int = COLUMNS) -> Float32Array:

@@ -12,16 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from logforge.learning.policies.side_inputs import SideInputs, check_vectors
+from logforge.learning.policies.side_inputs import SideInputs
 
 if TYPE_CHECKING:
     import torch
 
     from logforge.learning.policies.networks import Network
-    from logforge.learning.training.config import TrainConfig
-    from logforge.shards.reader import Shard
 
 
 class SideTensors(NamedTuple):
@@ -33,23 +29,6 @@ class SideTensors(NamedTuple):
     vectors: torch.Tensor
     policies: torch.Tensor
     places: torch.Tensor
-
-    @classmethod
-    def of(cls, shard: Shard, config: TrainConfig, device: str) -> SideTensors:
-        """Those of a dataset. Raises UsageError where it has no vectors, or too few policies to tell apart."""
-        import torch
-
-        from logforge.learning.training.policy_vectors import policy_vectors
-
-        known, names = shard.manifest.behaviour_policies, tuple[str, ...]()
-        places, policies = np.full(len(known) + 1, -1), np.zeros((1, 0), np.float32)
-        if config.policy_conditioned:
-            told, policies = policy_vectors(shard)
-            places[list(told)], names = np.arange(len(told)), tuple(known[place] for place in told)
-        inputs = SideInputs(shard.action_vectors, policies)
-        unknown = np.zeros((1, policies.shape[1]), np.float32)
-        tensors = (inputs.vectors, np.concatenate([policies, unknown]), places)
-        return cls(inputs, names, *(torch.from_numpy(item).to(device) for item in tensors))
 
     @property
     def conditioned(self) -> bool:
@@ -90,13 +69,3 @@ class SideTensors(NamedTuple):
     @property
     def _columns(self) -> tuple[int, int]:
         return self.vectors.shape[1], self.policies.shape[1]
-
-
-def check_texts(config: TrainConfig, shard: Shard) -> None:
-    """Refuse, before anything is trained, a dataset without vectors of its actions, or too few policies (UsageError)."""
-    from logforge.learning.training.policy_vectors import deciders
-
-    if config.algo == "text_q":
-        check_vectors(shard.action_vectors, shard.action_vectors.shape[1])
-    if config.policy_conditioned:
-        deciders(shard)

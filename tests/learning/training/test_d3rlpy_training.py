@@ -8,7 +8,7 @@ import pytest
 from logforge.core import extras as optional
 from logforge.core.extras import one_thread
 from logforge.learning.policies.bundle import load_policy
-from logforge.learning.training.config import TrainConfig
+from logforge.learning.training.config import D3RLPY_LEARNERS, TrainConfig
 from logforge.learning.training.d3rlpy_backend import LEARNERS, _bundle, _seeded, points
 from logforge.learning.training.pipeline import train
 from logforge.shards.d3rlpy import to_mdp_dataset
@@ -21,6 +21,10 @@ from support.made_chain import CELLS, VOCABULARY
 def dataset(tmp_path):
     parts = chain.walk(12, 0.5, 0), chain.walk(4, 0.5, 1), chain.walk(6, 0.5, 2)
     return chain.write_chain(tmp_path / "chain", *parts)
+
+
+def test_the_learners_are_those_that_a_configuration_may_name():
+    assert tuple(LEARNERS) == D3RLPY_LEARNERS
 
 
 @pytest.mark.parametrize("name", LEARNERS)
