@@ -56,7 +56,7 @@ def ingest(
     from logforge.api import watch as follow
     from logforge.core.progress import bar
     from logforge.ingestion.dry_runs import dry_run as plan
-    from logforge.ingestion.pipeline import read_options
+    from logforge.ingestion.request import read_options
     from logforge.ingestion.sources.pipes import apart
     from logforge.ingestion.watching import until_told
     from logforge.store.store import open_store

@@ -23,6 +23,9 @@ from logforge.schemas.errors import StoreError
 QUEUED = 6
 """Tasks handed to each helper ahead: what keeps it busy while this process writes a checkpoint."""
 
+POOL_BYTES = 64 << 20
+"""Less than this in all is read by one process: starting another takes as long as reading a third of it."""
+
 
 class Task(NamedTuple):
     """A call, its one argument, and its size: how much of what may be made ahead it takes up.
@@ -77,6 +80,11 @@ class Crew:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+    def start_for(self, size: int) -> None:
+        """Start the helpers where so many bytes are worth it."""
+        if size >= POOL_BYTES:
+            self.start()
 
     def start(self) -> None:
         """Start the helpers, once there is enough work for them."""

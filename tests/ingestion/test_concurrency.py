@@ -16,7 +16,7 @@ from logforge.api import ingest
 from logforge.checks.pipeline import check_dataset
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.forgetting.pipeline import complete, forget
-from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion import batches
 from logforge.schemas.errors import StoreError
 from logforge.store.store import Store, open_store
 from support.killing import rows_of, started
@@ -154,7 +154,7 @@ def _limited(size, act, *arguments):
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-    ingestion.COMMIT_BYTES = 10_000
+    batches.COMMIT_BYTES = 10_000
     try:
         act(*arguments)
     except StoreError as error:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from logforge.cli.commands import main
 from logforge.connectors.mapping import connector as mappings
 from logforge.ingestion.dry_runs import dry_run
-from logforge.ingestion.pipeline import ingest, read_options
+from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.replaying import replay
+from logforge.ingestion.request import read_options
 from logforge.ingestion.sources.limits import Limits
 from logforge.ingestion.stored_options import remembered, stored_mapping
 from logforge.ingestion.watching import watch

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from logforge.connectors import detection as connectors
-from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion import batches, looking, rounds
+from logforge.ingestion import workers as crews
 from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import InputError, StoreError, UnknownName
 from logforge.store.store import Store
@@ -37,7 +38,7 @@ def test_sample_logs_are_conserved_and_a_second_run_changes_nothing(tmp_path):
 
 
 def test_the_store_does_not_depend_on_the_order_or_number_of_workers(tmp_path, monkeypatch):
-    monkeypatch.setattr(ingestion, "POOL_BYTES", 0)
+    monkeypatch.setattr(crews, "POOL_BYTES", 0)
     shutil.copytree(SAMPLES, tmp_path / "logs")
     files = sorted(path for path in (tmp_path / "logs").rglob("*") if path.is_file())
     stores = []
@@ -105,7 +106,7 @@ def test_when_the_owner_drops_an_episode_the_best_copy_takes_over(
     store, tmp_path, conversation, write_jsonl, one_by_one, monkeypatch
 ):
     """Also when the copy's file was already read in the same run, in an earlier batch."""
-    monkeypatch.setattr(ingestion, "COMMIT_SOURCES", 1)
+    monkeypatch.setattr(batches, "COMMIT_SOURCES", 1)
     names = ["a.jsonl", "b.jsonl", "c.jsonl"]
     for name in names:
         write_jsonl(tmp_path / name, [conversation("shared"), conversation(f"only {name}")])
@@ -156,7 +157,7 @@ def test_a_run_killed_before_the_copy_took_over_is_completed_by_any_next_run(
     owner = owner_of(store, "shared")
     write_jsonl(tmp_path / owner, [conversation(f"only {owner}")])
     with monkeypatch.context() as patch:
-        patch.setattr(ingestion, "heirs", lambda *_: {})
+        patch.setattr(rounds, "heirs", lambda *_: {})
         ingest(store, [tmp_path / owner])
     assert "shared" not in held(store)
     ingest(store, [tmp_path / owner])
@@ -236,18 +237,18 @@ def test_unreadable_files_and_folders_are_quarantined(
 ):
     write_jsonl(tmp_path / "logs" / "good.jsonl", [conversation("one")])
     write_jsonl(tmp_path / "logs" / "secret.jsonl", [conversation("two")])
-    real = ingestion.sha256_of
+    real = looking.sha256_of
 
     def denied(path, *more):
         if path.name == "secret.jsonl":
             raise PermissionError(13, "Permission denied")
         return real(path, *more)
 
-    monkeypatch.setattr(ingestion, "sha256_of", denied)
+    monkeypatch.setattr(looking, "sha256_of", denied)
     report = ingest(store, [tmp_path / "logs"])
     assert report.kept == 1
     assert [(q.rule, q.times) for q in report.quarantine] == [("unreadable_file", 1)]
-    monkeypatch.setattr(ingestion, "sha256_of", real)
+    monkeypatch.setattr(looking, "sha256_of", real)
     assert ingest(store, [tmp_path / "logs"]).kept == 2
     assert store.con.sql("SELECT count(*) FROM quarantine").fetchall() == [(0,)]
 
@@ -266,14 +267,14 @@ def test_what_was_read_stays_while_its_file_cannot_be_read(
     def denied(path, *more):
         raise PermissionError(13, "Permission denied")
 
-    real = ingestion.sha256_of
-    monkeypatch.setattr(ingestion, "sha256_of", denied)
+    real = looking.sha256_of
+    monkeypatch.setattr(looking, "sha256_of", denied)
     report = ingest(store, [logs])
     assert store.con.sql("SELECT * FROM episodes ORDER BY episode_id").fetchall() == before
     assert [why.partition(" ")[0] for why in report.stayed] == ["logs/a.jsonl", "logs/b.zip"]
     assert "Permission denied; what was read of it before stays" in report.render()
     assert_conserved(store)
-    monkeypatch.setattr(ingestion, "sha256_of", real)
+    monkeypatch.setattr(looking, "sha256_of", real)
     assert ingest(store, [logs]).read == 0
 
 

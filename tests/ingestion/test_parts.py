@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from logforge.connectors import detection as connectors
 from logforge.connectors.records.base import NeedsWhole, Source
+from logforge.ingestion import batches
 from logforge.ingestion import long_files as parts
 from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion import workers as crews
 from logforge.ingestion.long_files import in_parts, spans
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.reading import Job, read_lazily
@@ -72,8 +74,8 @@ def stored(folder, name, logs, workers=1, **options):
 @pytest.fixture
 def shared(monkeypatch):
     """Everything is a large source, read in small parts by a crew of two."""
-    monkeypatch.setattr(ingestion, "STREAM_BYTES", 0)
-    monkeypatch.setattr(ingestion, "POOL_BYTES", 0)
+    monkeypatch.setattr(batches, "STREAM_BYTES", 0)
+    monkeypatch.setattr(crews, "POOL_BYTES", 0)
     monkeypatch.setattr(ingestion, "Crew", Pair)
     with small():
         yield
@@ -197,9 +199,9 @@ def test_a_helper_reads_files_and_parts_and_the_store_is_that_of_one_process(tmp
         (logs / f"{number:02}.jsonl").write_bytes(lines([*rows, chat("everywhere"), b"{\n"]))
     (logs / "long.jsonl").write_bytes(lines([chat(f"long {n % 90}") for n in range(100)]))
     expected = stored(tmp_path, "one", logs)
-    monkeypatch.setattr(ingestion, "STREAM_BYTES", 5000)
-    monkeypatch.setattr(ingestion, "POOL_BYTES", 1)
-    monkeypatch.setattr(ingestion, "GROUP_SOURCES", 1)
+    monkeypatch.setattr(batches, "STREAM_BYTES", 5000)
+    monkeypatch.setattr(crews, "POOL_BYTES", 1)
+    monkeypatch.setattr(batches, "GROUP_SOURCES", 1)
     start = Crew.start
 
     def start_and_wait(self):

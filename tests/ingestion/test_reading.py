@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from logforge.connectors import detection as connectors
-from logforge.ingestion import pipeline as ingestion
-from logforge.ingestion import reading
+from logforge.ingestion import batches, reading
+from logforge.ingestion import workers as crews
 from logforge.ingestion.pace import few_collections
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.reading import Job, read_lazily, read_together
@@ -44,11 +44,11 @@ def stored(logs, name, **options):
 @pytest.mark.parametrize(
     ("module", "name", "value", "workers"),
     [
-        (ingestion, "GROUP_SOURCES", 1, 1),
-        (ingestion, "GROUP_BYTES", 3_000, 1),
-        (ingestion, "COMMIT_BYTES", 5_000, 1),
-        (ingestion, "STREAM_BYTES", 0, 1),
-        (ingestion, "STREAM_BYTES", 0, 2),
+        (batches, "GROUP_SOURCES", 1, 1),
+        (batches, "GROUP_BYTES", 3_000, 1),
+        (batches, "COMMIT_BYTES", 5_000, 1),
+        (batches, "STREAM_BYTES", 0, 1),
+        (batches, "STREAM_BYTES", 0, 2),
         (reading, "CHUNK_WEIGHT", 7, 1),
     ],
 )
@@ -56,7 +56,7 @@ def test_how_sources_are_grouped_and_cut_changes_no_row(logs, monkeypatch, modul
     """With two workers and everything a large source, reading and storing overlap."""
     expected = stored(logs, "as it is")
     monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(ingestion, "POOL_BYTES", 0)
+    monkeypatch.setattr(crews, "POOL_BYTES", 0)
     assert stored(logs, "otherwise", workers=workers) == expected
 
 

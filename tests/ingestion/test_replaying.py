@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion import looking
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.replaying import replay
 from support.made_conversations import TOKEN, conversation, everything, rows
@@ -71,7 +71,7 @@ def test_members_of_an_archive_that_cannot_be_read_are_not_gone(store, tmp_path,
     def denied(path, *more):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(ingestion, "sha256_of", denied)
+    monkeypatch.setattr(looking, "sha256_of", denied)
     done = replay(store)
     assert done.gone == ()
     assert [why.partition(" ")[0] for why in done.stayed] == ["logs/a.zip"]

@@ -16,6 +16,7 @@ from typing import Any
 from logforge.core import spool
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.forgetting.pipeline import forget
+from logforge.ingestion import batches, rounds
 from logforge.ingestion import pipeline as ingestion
 from logforge.ingestion.pipeline import ingest
 from logforge.schemas.tables import TABLES
@@ -79,12 +80,12 @@ def _aim(point: str, delay: float, skip: int) -> None:
     elif point == "checkpoint":
         Store.checkpoint = before(Store.checkpoint)
     else:
-        name = {"report": "report_of", "settle": "settle"}[point]
-        setattr(ingestion, name, before(getattr(ingestion, name)))
+        module, name = {"report": (ingestion, "report_of"), "settle": (rounds, "settle")}[point]
+        setattr(module, name, before(getattr(module, name)))
 
 
 def _ingest(path: Path, logs: Path, aim: tuple[str, float, int], commit_sources: int) -> None:
-    ingestion.COMMIT_SOURCES = commit_sources
+    batches.COMMIT_SOURCES = commit_sources
     _aim(*aim)
     with open_store(path) as store:
         ingest(store, [logs])

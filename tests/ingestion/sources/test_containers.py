@@ -19,7 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logforge.ingestion import pipeline as ingestion
+from logforge.ingestion import batches, rounds
+from logforge.ingestion import workers as crews
 from logforge.ingestion.dry_runs import dry_run
 from logforge.ingestion.pipeline import ingest
 from logforge.ingestion.reading import ReadOptions
@@ -188,7 +189,7 @@ def test_members_that_belong_together_are_joined_as_in_a_folder(tmp_path, logs, 
 
 
 def test_an_archive_is_unpacked_once_and_workers_change_nothing(tmp_path, samples, monkeypatch):
-    monkeypatch.setattr(ingestion, "POOL_BYTES", 0)
+    monkeypatch.setattr(crews, "POOL_BYTES", 0)
     (tmp_path / "p").write_bytes(ARCHIVES["tar.zst"](members_of(SAMPLES)))
     (tmp_path / "q.gz").write_bytes(gzip.compress((SAMPLES / "star" / "1.json").read_bytes()))
     with Store(tmp_path / "s.duckdb") as store:
@@ -202,20 +203,20 @@ def test_an_archive_is_unpacked_once_and_workers_change_nothing(tmp_path, sample
 def test_a_kill_after_some_members_is_completed_by_the_next_run(tmp_path, conversation, monkeypatch):
     members = {f"{n}.jsonl": lines(conversation(str(n))) for n in range(6)}
     (tmp_path / "p.zip").write_bytes(zipped(members))
-    monkeypatch.setattr(ingestion, "COMMIT_SOURCES", 2)
+    monkeypatch.setattr(batches, "COMMIT_SOURCES", 2)
     left = tmp_path / ".s.duckdb.unpacked" / "0"
     with Store(tmp_path / "s.duckdb") as store:
-        commit, made = ingestion._commit, []
+        commit, made = rounds.commit, []
 
         def killed(*arguments):
             if made:
                 raise KeyboardInterrupt
             made.append(commit(*arguments))
 
-        monkeypatch.setattr(ingestion, "_commit", killed)
+        monkeypatch.setattr(rounds, "commit", killed)
         with pytest.raises(KeyboardInterrupt):
             ingest(store, [tmp_path / "p.zip"])
-        monkeypatch.setattr(ingestion, "_commit", commit)
+        monkeypatch.setattr(rounds, "commit", commit)
         left.mkdir(parents=True)
         (left / "a secret").write_text("left by a kill")
         report = ingest(store, [tmp_path / "p.zip"])
