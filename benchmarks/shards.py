@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.measure import Result, alternating
 from logforge.core.extras import import_d3rlpy
-from logforge.learning.training.pipeline import TrainConfig
+from logforge.learning.training.config import TrainConfig
 from logforge.schemas.manifest import FeatureSlice, Manifest, Vocabulary
 from logforge.shards.arrays import ARRAYS, SplitArrays
 from logforge.shards.d3rlpy import to_mdp_dataset

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from logforge.core.intervals import Estimate
-from logforge.evaluation import pipeline as evaluation
+from logforge.evaluation import measuring, verdict, weighing
 from logforge.evaluation.pipeline import evaluate
 from logforge.evaluation.report import PolicyRow, agreement
 from logforge.learning.ope import fqe as ope
@@ -193,9 +193,9 @@ def test_little_overlap_is_said_where_some_estimators_are_refused():
     refused = Weighted(Estimate(None, reason="an effective sample size of 4.0"), 4.0)
     estimates = {"is": refused, "pdis": Weighted(Estimate(1.0, 0.5, 1.5), 20.0)}
     row = PolicyRow("cql", Estimate(None), Estimate(None), importance=Importance(estimates))
-    assert "effective sample of 20 of 600 episodes" in " ".join(evaluation._row_caveats(row, held))
+    assert "effective sample of 20 of 600 episodes" in " ".join(verdict._row_caveats(row, held))
     nothing = row._replace(importance=Importance({"is": refused}))
-    assert not [*evaluation._row_caveats(nothing, held)]
+    assert not [*verdict._row_caveats(nothing, held)]
 
 
 def test_what_follows_a_cut_off_episode_needs_a_member_that_never_drew_it():
@@ -206,7 +206,7 @@ def test_what_follows_a_cut_off_episode_needs_a_member_that_never_drew_it():
 
     def told(counts):
         fit = Fitted(np.zeros(2), 0.0, 1.0, OutOfBag(q, counts))
-        return evaluation._q(evaluation._Measured(held, (), {"cql": fit}, "", {}), "cql")
+        return weighing._q(measuring.Measured(held, (), {"cql": fit}, "", {}), "cql")
 
     assert told(np.ones(12, int)) == (pytest.approx(q), "")
     found, _ = told(np.where(cut, 1, 0))  # true ends: 0 instead of Q is noise alone
@@ -343,7 +343,7 @@ def test_all_members_of_a_learner_are_judged_and_their_spread_counts(tmp_path):
 
 
 def test_members_share_the_effort():
-    assert [evaluation._share(20, trained) for trained in (1, 2, 5, 10, 40)] == [20, 10, 4, 3, 3]
+    assert [measuring._share(20, trained) for trained in (1, 2, 5, 10, 40)] == [20, 10, 4, 3, 3]
 
 
 def test_a_log_without_propensities_says_how_to_get_some(better):
