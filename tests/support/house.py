@@ -111,8 +111,8 @@ def _package(folder: str) -> str:
 
 
 def floor_room(module: str) -> str:
-    """The package of docs/layers.txt that a module belongs to: the nearest above it."""
-    package = room(module)
+    """What of docs/layers.txt a module belongs to: itself, or the nearest package above it."""
+    package = module if module in floors() else room(module)
     while package not in floors():
         package = package.rpartition(".")[0]
     return package
