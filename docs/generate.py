@@ -17,8 +17,8 @@ import click
 
 from logforge.checks.store_laws import DATASET_LAWS, STORE_LAWS
 from logforge.cli.commands import main
+from logforge.core.stages import steps_of
 from logforge.dataset.build.pipeline import STAGES
-from logforge.dataset.build.scope import steps_of
 from logforge.evaluation.credit.methods import METHODS
 from logforge.exports.catalogue import FORMATS
 from logforge.exports.credit_text import row_schema

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from logforge.core import intervals
 from logforge.core.intervals import Estimate
 from logforge.core.progress import Tick
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import Scope, per, stage
 from logforge.evaluation.families import Side
 from logforge.evaluation.report import LOGGED, PolicyRow
 from logforge.learning.ope import fqe as ope
@@ -49,7 +49,7 @@ class Measured:
         return Side(split, self.held.episode_count, values, matches, self.fits, self.reason)
 
 
-@stage(Scope.SPLIT)
+@stage(per(Scope.SPLIT, "what each learner chooses, fits of their values"))
 def measure(
     policies: Members,
     held: Shard,
@@ -135,7 +135,7 @@ def _logged_row(held: Shard, seed: int) -> PolicyRow:
     return PolicyRow(LOGGED, value, Estimate(None, reason="it is the log itself"))
 
 
-@stage(Scope.POLICY)
+@stage(per(Scope.POLICY, "agreement with the log and with cloning, support"))
 def row_of(name: str, held: Shard, choices: Choices, similar: Similar | None, seed: int) -> PolicyRow:
     """What needs no fit, of a learner's members on average."""
     chosen = np.stack([one[held.observation_rows] for one in choices[name]])

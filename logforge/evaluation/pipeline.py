@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from logforge.core.progress import Tick
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import Scope, from_all, from_summary, per, stage
 from logforge.dataset.weights.curriculum import stage_outcomes
 from logforge.evaluation.config import EstimateConfig
 from logforge.evaluation.episode_metrics import metrics_of
@@ -109,7 +109,12 @@ def evaluate(
     return tell(weigh(judge(loaded)))
 
 
-@stage(Scope.GLOBAL)
+@stage(
+    from_all(
+        "the run and its splits, which must belong together",
+        "arrays of the splits; observations stay on disk",
+    )
+)
 def load(request: Request) -> Loaded:
     """The run, its policies and the splits, which must belong together."""
     run = read_run(Path(request.run))
@@ -123,7 +128,7 @@ def load(request: Request) -> Loaded:
     return Loaded(request, run, held, train, family, policies)
 
 
-@stage(Scope.SPLIT)
+@stage(per(Scope.SPLIT, "every policy on the split asked for, and on the held-out family"))
 def judge(loaded: Loaded) -> Judged:
     """Every policy on the split asked for, and on the held-out family."""
     request, generalisation = loaded.request, None
@@ -138,7 +143,7 @@ def judge(loaded: Loaded) -> Judged:
     return Judged(loaded, found, generalisation)
 
 
-@stage(Scope.POLICY)
+@stage(per(Scope.POLICY, "importance sampling, where the log has propensities"))
 def weigh(judged: Judged) -> Weighed:
     """Each policy by importance sampling, where the log has propensities."""
     held, train = judged.loaded.held, judged.loaded.train
@@ -146,7 +151,7 @@ def weigh(judged: Judged) -> Weighed:
     return Weighed(judged, weighed(judged.found, span, judged.loaded.request.seed))
 
 
-@stage(Scope.GLOBAL)
+@stage(from_summary("verdict and caveats", "a row a policy"))
 def tell(weighed: Weighed) -> EvaluationReport:
     """The verdict, and what makes the numbers weaker than they look."""
     loaded, found, rows = weighed.judged.loaded, weighed.judged.found, weighed.rows

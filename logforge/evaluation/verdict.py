@@ -9,7 +9,7 @@ import numpy as np
 
 from logforge.core import intervals
 from logforge.core.intervals import Estimate, bracketed
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import from_summary, stage
 from logforge.evaluation.measuring import CLONES, Measured
 from logforge.evaluation.report import LOGGED, PolicyRow, Verdict
 from logforge.learning.ope.importance_sampling import ESTIMATED_CAP
@@ -24,7 +24,7 @@ LITTLE_OVERLAP: Final = 0.05
 """In the simulators a policy with an effective sample of 55 of 2,000 episodes was overrated by 20 points."""
 
 
-@stage(Scope.GLOBAL)
+@stage(from_summary("the difference to the better clone", "values by bootstrap member, of each policy"))
 def verdict_of(algo: str, found: Measured) -> Verdict:
     """By the paired difference of values, whatever importance sampling says: it is told beside it."""
     held, fits = found.held, found.fits

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from logforge.core import intervals, types
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import Scope, per, stage
 from logforge.evaluation.measuring import Measured
 from logforge.evaluation.report import PolicyRow
 from logforge.learning.ope.importance_sampling import importance
 
 
-@stage(Scope.POLICY)
+@stage(per(Scope.POLICY, "importance sampling"))
 def weighed(found: Measured, span: intervals.Span, seed: int) -> tuple[PolicyRow, ...]:
     """The rows with what importance sampling says of them."""
     held, rows = found.held, []

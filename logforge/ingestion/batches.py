@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import Scope, per, stage
 from logforge.ingestion.long_files import in_parts
 from logforge.ingestion.reading import Group, Job, read_lazily, read_together
 from logforge.ingestion.workers import QUEUED, Crew, Task
@@ -24,7 +24,7 @@ _AHEAD = COMMIT_BYTES + QUEUED * GROUP_BYTES
 """What may be read before its turn, for each helping process."""
 
 
-@stage(Scope.SOURCE)
+@stage(per(Scope.SOURCE, "reading, cleaning, what is set aside"))
 def read_groups(jobs: Iterable[Job], crew: Crew) -> Iterator[Group]:
     """The jobs read, in their order; a large source comes unread, the others whole."""
     large = partial(_begin, crew=crew)

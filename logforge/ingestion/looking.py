@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from logforge.core.progress import Tick
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import Scope, from_summary, per, stage
 from logforge.ingestion.hygiene.redaction import Redaction
 from logforge.ingestion.packed import withheld
 from logforge.ingestion.reading import Job, ReadOptions
@@ -21,7 +21,11 @@ from logforge.store.forgotten import keys_in
 from logforge.store.keyed_hashes import store_key
 
 
-@stage(Scope.GLOBAL)
+@stage(
+    from_summary(
+        "which files there are, and what the store has of them", "labels, hashes and settings: a row a source"
+    )
+)
 def find_sources(request: Request) -> Sources:
     """The files at or below what was asked for, and what the store holds."""
     store = request.store
@@ -31,7 +35,7 @@ def find_sources(request: Request) -> Sources:
     return Sources(replace(request, options=options), tuple(found), known)
 
 
-@stage(Scope.SOURCE)
+@stage(per(Scope.SOURCE, "its label, its hash, and whether it is as it was"))
 def look(sources: Sources, place: Place) -> Looked:
     """Each source under a safe label, hashed, and held against what the store has of it."""
     request, known, options = sources.request, sources.known, sources.request.options
@@ -51,7 +55,7 @@ def look(sources: Sources, place: Place) -> Looked:
     return Looked(request.store, place, known, tuple(fresh), options, request.tick, frozenset(kept))
 
 
-@stage(Scope.SOURCE)
+@stage(per(Scope.SOURCE, "what it was read with"))
 def look_again(request: Request, sources: Mapping[str, str], place: Place) -> Looked:
     """Stored sources (settings by path) whatever their bytes, with the settings that they were read with."""
     store, made = request.store, request.options

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from logforge.core.progress import Tick, silent
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import from_summary, stage
 from logforge.ingestion.batches import read_groups
 from logforge.ingestion.looking import find_sources, look, look_again
 from logforge.ingestion.ownership import remove_sources
@@ -69,7 +69,9 @@ def ingest(
     return tell(stored)
 
 
-@stage(Scope.GLOBAL)
+@stage(
+    from_summary("counts of what was read", "rows of sources, quarantine and secrets, in the store's engine")
+)
 def tell(stored: Stored) -> IngestReport:
     """What the store holds now of all that was asked for."""
     as_before = (stored.kept | set(stored.stayed)) - stored.read

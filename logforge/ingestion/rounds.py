@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from logforge.core.progress import silent
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import Scope, from_summary, per, stage
 from logforge.ingestion.batches import batches_of, label_of, read_groups, size_of
 from logforge.ingestion.looking import job_of
 from logforge.ingestion.new_owners import heirs
@@ -34,7 +34,11 @@ class Tried(NamedTuple):
     again: frozenset[str] = frozenset()
 
 
-@stage(Scope.BATCH)
+@stage(
+    per(Scope.SOURCE, "reading and cleaning"),
+    per(Scope.BATCH, "one transaction"),
+    from_summary("who owns what was left without an owner", "copies: a row an episode and source"),
+)
 def read_and_store(looked: Looked) -> Stored:
     """Every job read and stored, then the sources whose copies of ownerless episodes take over."""
     store, unpacker = looked.store, Unpacker(looked.place.room, looked.known, again=looked.again)
@@ -64,7 +68,7 @@ def _round(looked: Looked, jobs: list[Job], unpacker: Unpacker) -> set[str]:
     return done
 
 
-@stage(Scope.GLOBAL)
+@stage(from_summary("who owns what was left without an owner", "copies: a row an episode and source"))
 def hand_over(store: Store, tried: Tried, options: ReadOptions) -> tuple[list[Job], Tried]:
     """What the round left without an owner, and the jobs of those that have a copy of it."""
     stale = settle(store)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from logforge.connectors.records.base import NeedsWhole
 from logforge.core.frames import concat, rows_table
 from logforge.core.progress import Tick
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import Scope, per, stage
 from logforge.ingestion.batches import label_of
 from logforge.ingestion.ownership import remove_sources, resolve
 from logforge.ingestion.packed import discard
@@ -39,7 +39,9 @@ class Meter:
         self.show(0, label)
 
 
-@stage(Scope.BATCH)
+@stage(
+    per(Scope.BATCH, "one transaction: rows in place of what the sources brought before, owners of copies")
+)
 def commit(store: Store, groups: list[Group], meter: Meter) -> None:
     """Store some sources in one transaction, in place of what they brought before."""
     try:

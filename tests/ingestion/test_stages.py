@@ -12,15 +12,19 @@ from support.chains import check_chain, scopes
 def test_an_ingest_goes_from_sources_to_a_report():
     check_chain(STAGES)
     assert scopes(STAGES) == {
-        "find_sources": Scope.GLOBAL,
-        "look": Scope.SOURCE,
-        "read_and_store": Scope.BATCH,
-        "tell": Scope.GLOBAL,
+        "find_sources": [Scope.GLOBAL],
+        "look": [Scope.SOURCE],
+        "read_and_store": [Scope.SOURCE, Scope.BATCH, Scope.GLOBAL],
+        "tell": [Scope.GLOBAL],
     }
 
 
 def test_a_round_reads_source_by_source_stores_by_the_batch_and_hands_over_at_its_end():
-    assert scopes(ROUND) == {"read_groups": Scope.SOURCE, "commit": Scope.BATCH, "hand_over": Scope.GLOBAL}
+    assert scopes(ROUND) == {
+        "read_groups": [Scope.SOURCE],
+        "commit": [Scope.BATCH],
+        "hand_over": [Scope.GLOBAL],
+    }
 
 
 def test_a_replay_joins_the_same_chain():

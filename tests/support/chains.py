@@ -9,18 +9,16 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from logforge.core.stages import Scope, stage_of
+from logforge.core.stages import Scope, steps_of
 
 
-def scopes(stages: Iterable[Callable[..., Any]]) -> dict[str, Scope]:
-    """The mark of each stage by its name; a stage without one, or without a word on what it does, fails."""
-    found = {}
-    for one in stages:
-        mark = stage_of(one)
-        assert mark is not None, f"{one.__name__} is not marked"
-        assert mark.summary, f"{one.__name__} does not say what it does"
-        found[one.__name__] = mark.scope
-    return found
+def scopes(stages: Iterable[Callable[..., Any]]) -> dict[str, list[Scope]]:
+    """How far the steps of each stage see, by the stage's name; a step without a word on what it does fails, and a global one that
+    does not say what it is given."""
+    for step in (step for one in stages for step in steps_of(one)):
+        assert step.what
+        assert step.takes or step.scope is not Scope.GLOBAL, f"{step.what}: of what size is it given?"
+    return {one.__name__: [step.scope for step in steps_of(one)] for one in stages}
 
 
 def check_chain(stages: Iterable[Callable[..., Any]]) -> None:

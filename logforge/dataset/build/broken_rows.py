@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from logforge.core.frames import rows_table
 from logforge.core.spool import Episodes
+from logforge.core.stages import from_summary, per_episode, stage
 from logforge.dataset.build.known_states import FoundStates, look_for_states
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import LeftOut
 from logforge.dataset.build.rows import Rows
-from logforge.dataset.build.scope import from_summary, per_episode, stage
 from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.build.transitions import Origin, lengths_of
 from logforge.dataset.quality.arrays import validate_arrays

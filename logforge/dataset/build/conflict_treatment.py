@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from logforge.core.stages import from_all, from_summary, stage
 from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.encoding import Encoded
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.propensity import Estimated, PropensityModel
 from logforge.dataset.build.report import LeftOut
-from logforge.dataset.build.scope import from_all, from_summary, stage
 from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.conflicts.groups import find_conflicts
 from logforge.dataset.conflicts.near import near_states

@@ -17,10 +17,10 @@ import polars as pl
 
 from logforge.core.hash_counts import Tally, places_in
 from logforge.core.spool import RowSpool
+from logforge.core.stages import from_all, from_summary, per_bucket, stage
 from logforge.core.stored_rows import kept_rows
 from logforge.dataset.build.broken_rows import Validated
 from logforge.dataset.build.plan import Plan
-from logforge.dataset.build.scope import from_all, from_summary, per_bucket, stage
 from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.build.state_rows import StateRows
 from logforge.dataset.build.transitions import Member, lengths_of, split_arrays

@@ -16,10 +16,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from logforge.core.stages import from_all, stage
 from logforge.dataset.build.encoding import Encoded
 from logforge.dataset.build.masked_softmax import PENALTIES, Calibration, Floats, Mask, MaskedSoftmax, softmax
 from logforge.dataset.build.plan import Plan
-from logforge.dataset.build.scope import from_all, stage
 from logforge.rewards.scorers.cross_fit import FOLDS
 from logforge.schemas.manifest import Vocabulary
 from logforge.schemas.transition import PROPENSITY_KINDS

@@ -12,13 +12,13 @@ import msgspec
 import polars as pl
 
 from logforge.core.frames import rows_table
+from logforge.core.stages import from_all, from_summary, per_bucket, per_episode, stage
 from logforge.dataset.actions.texts import action_texts, action_vectors_file
 from logforge.dataset.build.broken_rows import check_arrays, quarantine_rows
 from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.manifest import manifest_of, serving_files
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import BuildReport, LeftOut
-from logforge.dataset.build.scope import from_all, from_summary, per_bucket, per_episode, stage
 from logforge.dataset.build.weighing import Weighed
 from logforge.dataset.quality.gates import Measures, Passed, pass_gates
 from logforge.dataset.states.coverage import ThoughtLeak, WindowCut, thought_leak, window_cut

@@ -14,13 +14,13 @@ import duckdb
 import polars as pl
 
 from logforge.core.spool import Episodes
+from logforge.core.stages import from_all, from_summary, per_bucket, per_episode, stage
 from logforge.dataset.actions.argument_fit import NO_CANDIDATES, fit_arguments
 from logforge.dataset.actions.arguments import ArgumentSpace
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
 from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.known_states import FoundStates, look_for_states
 from logforge.dataset.build.plan import Plan
-from logforge.dataset.build.scope import from_all, from_summary, per_bucket, per_episode, stage
 from logforge.dataset.build.scoring import Augmented
 from logforge.dataset.build.splitting import Cohort, Split
 from logforge.dataset.build.transitions import transition_rows

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from logforge.core.spool import Episodes
+from logforge.core.stages import from_all, from_summary, per_episode, stage
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import LeftOut
-from logforge.dataset.build.scope import from_all, from_summary, per_episode, stage
 from logforge.dataset.build.selection import Chosen
 from logforge.dataset.build.transitions import Member, Origin
 from logforge.dataset.states.builder import StateBuilder

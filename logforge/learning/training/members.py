@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from logforge.core.progress import Tick
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import Scope, per, stage
 from logforge.learning.policies.runs import BC, BC_SUCCESS
 from logforge.learning.training.alarms import Alarm, Kept, Limits, Watch
 from logforge.learning.training.config import Point, TrainConfig
@@ -45,7 +45,13 @@ class Trained:
     started: dict[str, str | None]
 
 
-@stage(Scope.MEMBER)
+@stage(
+    per(
+        Scope.MEMBER,
+        "its own draws, weights and alarms; members of one policy share a network with a member axis",
+    ),
+    per(Scope.EPOCH, "losses, and what it would choose on validation"),
+)
 def fit(data: RunData, backend: ModuleType, progress: Tick | None) -> Trained:
     """Train all members of each policy, cloning first: the others are measured against it."""
     members, metrics, behaviour = dict[str, Member](), list[dict[str, Any]](), dict[int, Behaviour]()
@@ -89,7 +95,7 @@ def _started(config: TrainConfig, part: str, watches: Mapping[int, Watch]) -> di
     return {watch.policy: one for watch, one in zip(watches.values(), began, strict=True)}
 
 
-@stage(Scope.EPOCH)
+@stage(per(Scope.EPOCH, "losses, and what it would choose on validation"))
 def measured(data: RunData, policy: str, point: Point, behaviour: Behaviour | None) -> Kept:
     """A member at the end of an epoch, with its numbers."""
     finite = all(map(math.isfinite, point.losses.values()))
@@ -102,7 +108,7 @@ def measured(data: RunData, policy: str, point: Point, behaviour: Behaviour | No
     return Kept(point, row | seen.numbers, seen.gains)
 
 
-@stage(Scope.MEMBER)
+@stage(per(Scope.MEMBER, "the checkpoint that is kept"))
 def settled(data: RunData, part: str, watch: Watch) -> Member:
     """The checkpoint that is kept; its facts are those of that epoch, and how much better an earlier one was."""
     shard, monitor = data.parts[part], data.monitor

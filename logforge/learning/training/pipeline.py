@@ -26,7 +26,7 @@ from logforge.core.extras import import_d3rlpy, need
 from logforge.core.files import refuse_foreign, replaced_folder
 from logforge.core.intervals import Estimate
 from logforge.core.progress import Tick
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import Scope, from_summary, per, stage
 from logforge.learning.policies.bundle import PolicyBundle, served_files
 from logforge.learning.policies.habits import habits_of
 from logforge.learning.policies.runs import BC, RUN_FILE
@@ -96,7 +96,7 @@ def _backend(name: str) -> ModuleType:
     return torch_training
 
 
-@stage(Scope.GLOBAL)
+@stage(per(Scope.POLICY, "a short fitted Q evaluation of the first member"))
 def value(trained: Trained) -> Valued:
     """What the first member's policies are worth, by a short fitted Q evaluation."""
     data, config = trained.data, trained.data.config
@@ -109,7 +109,7 @@ def value(trained: Trained) -> Valued:
     return Valued(trained, found)
 
 
-@stage(Scope.MEMBER)
+@stage(per(Scope.MEMBER, "the bundle that is saved"))
 def serve(valued: Valued) -> Served:
     """Each member as it is served. It tells by the clone of its own seed what the behaviour does, where it has no such part itself."""
     data, members = valued.trained.data, valued.trained.members
@@ -124,7 +124,7 @@ def serve(valued: Valued) -> Served:
     return Served(valued, found)
 
 
-@stage(Scope.GLOBAL)
+@stage(from_summary("the report", "facts of each member: a row a member and epoch"))
 def tell(served: Served) -> TrainReport:
     """What the run made, still without its folder and its time."""
     values, trained = served.valued.values, served.valued.trained

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.core.intervals import Span
-from logforge.core.stages import Scope, stage
+from logforge.core.stages import from_all, stage
 from logforge.learning.policies.runs import BC, BC_SUCCESS
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.continual import check_start, reach
@@ -55,7 +55,12 @@ class RunData:
         }
 
 
-@stage(Scope.GLOBAL)
+@stage(
+    from_all(
+        "splits in the run's rewards and discount",
+        "arrays of the train and validation splits; observations stay on disk",
+    )
+)
 def load(request: Request) -> RunData:
     """The splits in the run's own rewards and discount; refuses what cannot be trained before anything is."""
     config = request.config

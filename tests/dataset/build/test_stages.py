@@ -9,12 +9,7 @@ from typing import get_type_hints
 
 import pytest
 
-from logforge.dataset.build import pipeline
-from logforge.dataset.build.config import BuildConfig
-from logforge.dataset.build.pipeline import STAGES, build_dataset
-from logforge.dataset.build.plan import Earlier, Plan
-from logforge.dataset.build.report import BuildReport
-from logforge.dataset.build.scope import (
+from logforge.core.stages import (
     Scope,
     Step,
     from_all,
@@ -24,6 +19,11 @@ from logforge.dataset.build.scope import (
     stage,
     steps_of,
 )
+from logforge.dataset.build import pipeline
+from logforge.dataset.build.config import BuildConfig
+from logforge.dataset.build.pipeline import STAGES, build_dataset
+from logforge.dataset.build.plan import Earlier, Plan
+from logforge.dataset.build.report import BuildReport
 from logforge.dataset.build.selection import choose
 from logforge.dataset.build.splitting import split
 from logforge.ingestion.pipeline import ingest

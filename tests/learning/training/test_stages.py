@@ -10,13 +10,13 @@ from support.chains import check_chain, scopes
 def test_training_goes_from_a_dataset_to_a_report():
     check_chain(STAGES)
     assert scopes(STAGES) == {
-        "load": Scope.GLOBAL,
-        "fit": Scope.MEMBER,
-        "value": Scope.GLOBAL,
-        "serve": Scope.MEMBER,
-        "tell": Scope.GLOBAL,
+        "load": [Scope.GLOBAL],
+        "fit": [Scope.MEMBER, Scope.EPOCH],
+        "value": [Scope.POLICY],
+        "serve": [Scope.MEMBER],
+        "tell": [Scope.GLOBAL],
     }
 
 
 def test_a_member_is_measured_by_the_epoch_and_settled_once():
-    assert scopes(MEMBER) == {"measured": Scope.EPOCH, "settled": Scope.MEMBER}
+    assert scopes(MEMBER) == {"measured": [Scope.EPOCH], "settled": [Scope.MEMBER]}
