@@ -1,4 +1,4 @@
-"""The verbs that take more than one package: what Python users call as `logforge.VERB`, and the command line too.
+"""The verbs that take more than one package: what Python users find in `logforge`, and the command line too.
 
 A forget that a kill or a full disk cut short is completed before anything is read, so that nothing of it comes back. Verbs that
 are one package's own (see logforge/__init__.py) need nothing here.
