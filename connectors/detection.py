@@ -10,9 +10,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logforge.connectors.records.base import Connector, Head, look
-from logforge.connectors.records.catalogue import BUILT_IN
-from logforge.schemas.errors import UnknownName
+from logforge.connectors.records import BUILT_IN, Connector, Head, look
+from logforge.schemas import UnknownName
 
 ENTRY_POINTS = "logforge.connectors"
 """Other packages add a connector by an entry point of this group: NAME = "module:Class"."""

@@ -1,5 +1,5 @@
 """`python -m logforge`."""
 
-from logforge.cli.commands import main
+from logforge.cli import main
 
 main()

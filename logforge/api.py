@@ -12,10 +12,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from logforge.forgetting.pipeline import complete
-from logforge.ingestion import pipeline, replaying, watching
-from logforge.ingestion.watching import INTERVAL_S, Pass, Summary
-from logforge.store.store import Store
+from logforge.forgetting import complete
+from logforge.ingestion import INTERVAL_S, Pass, Summary, pipeline, replaying, watching
+from logforge.store import Store
 
 __all__ = ["ingest", "replay", "watch"]
 

@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.chat.google_parts import (
-    CallOrder,
-    GoogleParts,
-    Response,
-    read_parts,
-    tokens,
-    value_of,
+from logforge.connectors.chat import CallOrder, GoogleParts, Response, read_parts, tokens, value_of
+from logforge.connectors.episodes import (
+    bad_part,
+    close,
+    first_user_text,
+    micros,
+    native_or_content,
+    read_rows,
+    reject,
+    text_or_none,
 )
-from logforge.connectors.episodes.content import bad_part, micros, text_or_none
-from logforge.connectors.episodes.identity import native_or_content
-from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, Reading
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Ending, Reading
 
 
 class AdkSession:

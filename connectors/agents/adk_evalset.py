@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from logforge.connectors.agents.adk import add_event, add_responses, add_turn
-from logforge.connectors.chat.google_parts import (
+from logforge.connectors.chat import (
     CallOrder,
     GoogleParts,
     key_of,
@@ -18,13 +18,18 @@ from logforge.connectors.chat.google_parts import (
     read_response,
     value_of,
 )
-from logforge.connectors.episodes.builder import content_id
-from logforge.connectors.episodes.content import bad_part, micros, text_or_none
-from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.connectors.records.rejects import as_one_record
-from logforge.schemas.episode import Reading
+from logforge.connectors.episodes import (
+    bad_part,
+    close,
+    content_id,
+    first_user_text,
+    micros,
+    read_rows,
+    reject,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, as_one_record, at, canonical
+from logforge.schemas import Reading
 
 
 class AdkEvalSet:

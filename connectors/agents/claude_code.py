@@ -15,21 +15,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from logforge.connectors.agents.claude_lines import Chain, Line, Lines
-from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
-from logforge.connectors.episodes.content import (
+from logforge.connectors.episodes import (
     Answer,
+    EpisodeBuilder,
     Parts,
+    close,
     cost_or_none,
     count_or_none,
+    episode_id,
+    is_uuid,
     read_content,
     text_or_none,
 )
-from logforge.connectors.episodes.identity import is_uuid
-from logforge.connectors.episodes.rows import close
-from logforge.connectors.records.base import Head, Source, at, too_deep
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.connectors.records.source import elements
-from logforge.schemas.episode import Ending, Episode, Reading, Reject, ResultStatus, Step
+from logforge.connectors.records import Head, NotJson, Source, at, canonical, elements, loads, too_deep
+from logforge.schemas import Ending, Episode, Reading, Reject, ResultStatus, Step
 
 INTERRUPTED = "[Request interrupted by user"
 """How the marker begins that Claude Code writes in the user's name when the user stops it."""

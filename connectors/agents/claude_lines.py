@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors.episodes.content import bad_record, micros, text_or_none
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
+from logforge.connectors.episodes import bad_record, micros, text_or_none
+from logforge.connectors.records import canonical
+from logforge.schemas import Duplicate, Reading, Reject, Skip
 
 OTHER_LINES = frozenset(
     {

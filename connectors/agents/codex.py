@@ -13,15 +13,22 @@ from typing import Any
 
 from logforge.connectors.agents.codex_items import read_item
 from logforge.connectors.agents.codex_usage import Usage
-from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
-from logforge.connectors.episodes.content import bad_record, micros, text_or_none
-from logforge.connectors.episodes.decision_keys import INJECTED, with_decision_keys
-from logforge.connectors.episodes.identity import is_uuid, native_or_content
-from logforge.connectors.episodes.rows import close
-from logforge.connectors.episodes.turns import Said, Transcript
-from logforge.connectors.records.base import Head, Source, at, too_deep
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
+from logforge.connectors.episodes import (
+    INJECTED,
+    EpisodeBuilder,
+    Said,
+    Transcript,
+    bad_record,
+    close,
+    episode_id,
+    is_uuid,
+    micros,
+    native_or_content,
+    text_or_none,
+    with_decision_keys,
+)
+from logforge.connectors.records import Head, NotJson, Source, at, canonical, loads, too_deep
+from logforge.schemas import Ending, Episode, Reading, Reject, Skip
 
 TYPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 """Line types that tell a rollout from other lines with a type and a payload."""

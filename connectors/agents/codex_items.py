@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from logforge.connectors.episodes.arguments import Absent
-from logforge.connectors.episodes.builder import Call
-from logforge.connectors.episodes.content import Text, bad_record, read_content, text_of, text_or_none
-from logforge.connectors.episodes.turns import Answered, Transcript
-from logforge.connectors.records.base import at
-from logforge.schemas.episode import Reading, ResultStatus, Skip
+from logforge.connectors.episodes import (
+    Absent,
+    Answered,
+    Call,
+    Text,
+    Transcript,
+    bad_record,
+    read_content,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import at
+from logforge.schemas import Reading, ResultStatus, Skip
 
 _HEADER = re.compile(r"Exit code: |Chunk ID: |Wall time: |Process exited with code ")
 _EXIT = re.compile(r"(?:\A|\n)(?:Exit code: |Process exited with code )(-?\d+)")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from logforge.connectors.episodes.content import count_or_none
-from logforge.connectors.episodes.turns import Transcript
+from logforge.connectors.episodes import Transcript, count_or_none
 
 Counts = tuple[int, int]
 """Input (cached input included) and output (reasoning included)."""

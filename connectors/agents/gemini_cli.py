@@ -12,15 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from logforge.connectors.agents.gemini_turns import NOTICES, add_message
-from logforge.connectors.chat.google_parts import CallOrder, read_parts, value_of
-from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
-from logforge.connectors.episodes.content import bad_record, text_or_none
-from logforge.connectors.episodes.decision_keys import keyed
-from logforge.connectors.episodes.identity import is_uuid, native_or_content
-from logforge.connectors.episodes.rows import close, first_user_text
-from logforge.connectors.records.base import Head, Source, at, too_deep
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Duplicate, Ending, Reading, Reject, Skip
+from logforge.connectors.chat import CallOrder, read_parts, value_of
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    bad_record,
+    close,
+    episode_id,
+    first_user_text,
+    is_uuid,
+    keyed,
+    native_or_content,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, at, canonical, too_deep
+from logforge.schemas import Duplicate, Ending, Reading, Reject, Skip
 
 _OPEN = frozenset({"executing", "awaiting_approval", "validating", "scheduled"})
 """States of a call that has not come to its end."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.chat.google_parts import CallOrder, read_parts
-from logforge.connectors.episodes.builder import Call
-from logforge.connectors.episodes.content import bad_part, count_or_none, micros, text_or_none
-from logforge.connectors.records.base import at
-from logforge.schemas.episode import ResultStatus
+from logforge.connectors.chat import CallOrder, read_parts
+from logforge.connectors.episodes import Call, bad_part, count_or_none, micros, text_or_none
+from logforge.connectors.records import at
+from logforge.schemas import ResultStatus
 
 NOTICES = frozenset({"info", "error", "warning"})
 """Messages that the program shows to the user and the model never sees."""

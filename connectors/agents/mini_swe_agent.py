@@ -12,32 +12,33 @@ from contextlib import suppress
 from typing import Any
 
 from logforge.connectors.agents.codex_items import read_item
-from logforge.connectors.chat.openai_messages import calls_of
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, parse_arguments
-from logforge.connectors.episodes.content import (
+from logforge.connectors.chat import calls_of
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    Transcript,
     bad_part,
+    close,
+    command_call,
+    content_id,
     cost_or_none,
     count_or_none,
+    fenced,
+    first_bool,
+    first_number,
     first_text,
+    first_user_text,
     micros,
+    parse_arguments,
     place_of,
+    read_rows,
+    reject,
+    task_group,
     text_of,
     text_or_none,
 )
-from logforge.connectors.episodes.identity import task_group
-from logforge.connectors.episodes.rows import (
-    close,
-    first_bool,
-    first_number,
-    first_user_text,
-    read_rows,
-    reject,
-)
-from logforge.connectors.episodes.text_calls import command_call, fenced
-from logforge.connectors.episodes.turns import Transcript
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.schemas.episode import Ending, Episode, Reading, Reject
+from logforge.connectors.records import Head, NotJson, Source, at, canonical, loads
+from logforge.schemas import Ending, Episode, Reading, Reject
 
 _FENCES = ("mswea_bash_command", "bash")
 _SUBMITS = re.compile(

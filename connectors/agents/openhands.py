@@ -12,20 +12,23 @@ from typing import Any
 
 from logforge.connectors.agents.openhands_run import Run
 from logforge.connectors.agents.openhands_sdk import SdkRun, is_sdk_event
-from logforge.connectors.episodes.builder import content_id, episode_id
-from logforge.connectors.episodes.content import bad_part, cost_or_none, first_text, text_or_none
-from logforge.connectors.episodes.identity import task_group
-from logforge.connectors.episodes.rows import (
+from logforge.connectors.episodes import (
+    bad_part,
     close,
+    content_id,
+    cost_or_none,
+    episode_id,
     first_bool,
     first_number,
+    first_text,
     first_user_text,
     read_rows,
     reject,
+    task_group,
+    text_or_none,
 )
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Episode, Reading, Reject
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Episode, Reading, Reject
 
 _NO_EVENT = "neither an action nor an observation"
 _SDK = re.compile(rb'"kind"\s*:\s*"(?:SystemPrompt|Message|Action|Observation|ConversationStateUpdate)Event"')

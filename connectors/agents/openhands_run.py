@@ -9,19 +9,20 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from logforge.connectors.chat.openai_messages import calls_of, tool_names
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.connectors.episodes.content import (
+from logforge.connectors.chat import calls_of, tool_names
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
     count_or_none,
+    first_bool,
     first_text,
     micros,
     place_of,
     text_of,
     text_or_none,
 )
-from logforge.connectors.episodes.rows import first_bool
-from logforge.connectors.records.base import at
-from logforge.schemas.episode import Ending, ResultStatus
+from logforge.connectors.records import at
+from logforge.schemas import Ending, ResultStatus
 
 NO_DECISION = frozenset(
     {"recall", "change_agent_state", "null", "pause", "resume", "stop", "start", "init", "condensation"}

@@ -9,12 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from logforge.connectors.agents.openhands_run import ending_of
-from logforge.connectors.chat.openai_messages import tool_names
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.connectors.episodes.content import bad_part, first_text, micros, place_of, text_of, text_or_none
-from logforge.connectors.records.base import at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, ResultStatus
+from logforge.connectors.chat import tool_names
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    first_text,
+    micros,
+    place_of,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import at, canonical
+from logforge.schemas import Ending, ResultStatus
 
 _ANSWERS = frozenset({"ObservationEvent", "AgentErrorEvent", "UserRejectObservation"})
 _STOPS = {"PauseEvent": "the user paused it", "InterruptEvent": "the user interrupted it"}

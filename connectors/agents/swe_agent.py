@@ -11,15 +11,26 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from logforge.connectors.chat.openai_messages import calls_of
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import bad_part, cost_or_none, place_of, text_of, text_or_none
-from logforge.connectors.episodes.identity import task_group
-from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
-from logforge.connectors.episodes.text_calls import command_call, interface
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.schemas.episode import Ending, Reading, SourceKind
+from logforge.connectors.chat import calls_of
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    close,
+    command_call,
+    content_id,
+    cost_or_none,
+    first_user_text,
+    interface,
+    place_of,
+    read_rows,
+    reject,
+    task_group,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import Head, NotJson, Source, at, canonical, loads
+from logforge.schemas import Ending, Reading, SourceKind
 
 _HUMAN_NAME = re.compile(r"(?:human|ctf)(?:[_\-.]|$)")
 

@@ -9,28 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.chat.openai_messages import calls_of
-from logforge.connectors.episodes.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.content import (
+from logforge.connectors.chat import calls_of
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
     bad_part,
+    close,
+    content_id,
+    episode_id,
+    first_bool,
+    first_number,
     first_text,
+    first_user_text,
     micros,
+    object_or_empty,
     part_text,
+    read_rows,
+    reject,
     text_of,
     text_or_none,
 )
-from logforge.connectors.episodes.nested import object_or_empty
-from logforge.connectors.episodes.rows import (
-    close,
-    first_bool,
-    first_number,
-    first_user_text,
-    read_rows,
-    reject,
-)
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, Episode, Reading
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Ending, Episode, Reading
 
 _THINKING = ("thinking", "redacted_thinking")
 _SCRIPTED = "ground-truth"

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from logforge.connectors.benchmarks.inspect_talk import first_choice, listed, made_by
-from logforge.connectors.chat.openai_messages import message_name
-from logforge.connectors.episodes.content import text_or_none
-from logforge.connectors.episodes.growing import Growing
-from logforge.connectors.episodes.nested import object_or_empty
-from logforge.connectors.records.base import at
+from logforge.connectors.chat import message_name
+from logforge.connectors.episodes import Growing, object_or_empty, text_or_none
+from logforge.connectors.records import at
 
 _AGENTS = frozenset({"agent", "subtask"})
 _RUNS = frozenset({"tool", "handoff"})

@@ -10,14 +10,19 @@ from typing import Any
 
 from logforge.connectors.benchmarks.inspect_agents import Agent, Asked
 from logforge.connectors.benchmarks.inspect_talk import CUT, Talk, stop_reason
-from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
-from logforge.connectors.episodes.content import micros, text_or_none
-from logforge.connectors.episodes.nested import object_or_empty
-from logforge.connectors.episodes.outcome import FINISHING
-from logforge.connectors.episodes.rows import close, first_number, first_user_text
-from logforge.connectors.records.base import at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, Episode, Reading
+from logforge.connectors.episodes import (
+    FINISHING,
+    EpisodeBuilder,
+    close,
+    episode_id,
+    first_number,
+    first_user_text,
+    micros,
+    object_or_empty,
+    text_or_none,
+)
+from logforge.connectors.records import at, canonical
+from logforge.schemas import Ending, Episode, Reading
 
 
 def read_agents(

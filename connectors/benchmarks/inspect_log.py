@@ -13,12 +13,9 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from logforge.connectors.benchmarks.inspect_sample import read_sample
-from logforge.connectors.episodes.nested import InnerList, object_or_empty, read_inner
-from logforge.connectors.records.base import Head, Source, malformed
-from logforge.connectors.records.json import NotJson, loads
-from logforge.connectors.records.rejects import too_long
-from logforge.schemas.episode import Reading, Reject, Skip
-from logforge.schemas.errors import MissingExtra
+from logforge.connectors.episodes import InnerList, object_or_empty, read_inner
+from logforge.connectors.records import Head, NotJson, Source, loads, malformed, too_long
+from logforge.schemas import MissingExtra, Reading, Reject, Skip
 
 _HEADER, _START = "header.json", "_journal/start.json"
 _SAMPLES = "samples/"

@@ -12,14 +12,22 @@ from typing import Any
 from logforge.connectors.benchmarks.inspect_agents import agents_of
 from logforge.connectors.benchmarks.inspect_children import read_agents
 from logforge.connectors.benchmarks.inspect_talk import CUT, Attachments, Talk, stop_reason
-from logforge.connectors.episodes.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.content import micros, text_of, text_or_none
-from logforge.connectors.episodes.identity import task_group
-from logforge.connectors.episodes.nested import object_or_empty
-from logforge.connectors.episodes.rows import close, first_number, first_user_text, reject
-from logforge.connectors.records.base import at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, Episode, Reading
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    close,
+    content_id,
+    episode_id,
+    first_number,
+    first_user_text,
+    micros,
+    object_or_empty,
+    reject,
+    task_group,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import at, canonical
+from logforge.schemas import Ending, Episode, Reading
 
 _FAMILY = "inspect"
 """Both containers hold the same samples: one that was converted is the same episode."""

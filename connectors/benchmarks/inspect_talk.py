@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.chat.openai_messages import calls_of, tool_names
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.connectors.episodes.content import (
+from logforge.connectors.chat import calls_of, tool_names
+from logforge.connectors.episodes import (
     Answer,
+    Call,
+    EpisodeBuilder,
     Parts,
     Text,
     bad_part,
     count_or_none,
+    first_number,
     micros,
+    object_or_empty,
     part_text,
     text_of,
     text_or_none,
 )
-from logforge.connectors.episodes.nested import object_or_empty
-from logforge.connectors.episodes.rows import first_number
-from logforge.connectors.records.base import at
-from logforge.schemas.episode import ResultStatus
+from logforge.connectors.records import at
+from logforge.schemas import ResultStatus
 
 _SCHEMES = ("attachment://", "tc://")
 """How a text says that it lies elsewhere; `tc` in logs of 2024."""

@@ -12,14 +12,23 @@ from itertools import zip_longest
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.content import bad_part, text_of, text_or_none
-from logforge.connectors.episodes.keyed_records import entry_keys, read_keyed
-from logforge.connectors.episodes.rows import close, first_number, first_user_text, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.connectors.records.pyliteral import NotLiteral, literal
-from logforge.schemas.episode import Ending, Episode, Reading
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    close,
+    content_id,
+    entry_keys,
+    episode_id,
+    first_number,
+    first_user_text,
+    read_keyed,
+    reject,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import Head, NotLiteral, Source, at, canonical, literal
+from logforge.schemas import Ending, Episode, Reading
 
 _BRACKETS = re.compile(r"\s*(execute|submit)\[(.*)\]", re.DOTALL)
 _OPEN_BRACKET = re.compile(r"\s*(execute|submit)\[(.*)", re.DOTALL)

@@ -9,15 +9,23 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import first_text, text_of, text_or_none
-from logforge.connectors.episodes.identity import task_group
-from logforge.connectors.episodes.rows import close, first_bool, first_user_text, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.connectors.trajectories.react_lines import Block
-from logforge.connectors.trajectories.react_text import Run, looks_like_react, read_blocks
-from logforge.schemas.episode import Ending, Episode, Reading
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    close,
+    content_id,
+    first_bool,
+    first_text,
+    first_user_text,
+    read_rows,
+    reject,
+    task_group,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.connectors.trajectories import Block, Run, looks_like_react, read_blocks
+from logforge.schemas import Ending, Episode, Reading
 
 _TRIAL = re.compile(rb"^BEGIN TRIAL \d+", re.MULTILINE)
 _MODEL = re.compile(

@@ -12,24 +12,30 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from logforge.connectors.chat.openai_messages import calls_of, tool_names
-from logforge.connectors.episodes.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.content import (
+from logforge.connectors.chat import calls_of, tool_names
+from logforge.connectors.episodes import (
+    RULE,
+    VOICE,
+    EpisodeBuilder,
+    InnerList,
+    asks_user,
     bad_part,
+    close,
+    content_id,
     cost_or_none,
     count_or_none,
+    episode_id,
+    first_number,
     micros,
+    object_or_empty,
+    prompt_version,
+    read_inner,
+    reject,
     text_of,
     text_or_none,
 )
-from logforge.connectors.episodes.nested import InnerList, object_or_empty, read_inner
-from logforge.connectors.episodes.outcome import asks_user
-from logforge.connectors.episodes.policies import prompt_version
-from logforge.connectors.episodes.rows import close, first_number, reject
-from logforge.connectors.episodes.unsupported_shapes import RULE, VOICE
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.schemas.episode import Ending, Episode, Reading, StepKind
+from logforge.connectors.records import Head, NotJson, Source, at, canonical, loads
+from logforge.schemas import Ending, Episode, Reading, StepKind
 
 _PLACEHOLDER_DAY = "2025-01-01T00:0"
 """Published results have their clock set to the first minutes of this day."""

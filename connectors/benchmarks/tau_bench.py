@@ -9,13 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.chat.openai_messages import add_messages
-from logforge.connectors.episodes.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.content import text_or_none
-from logforge.connectors.episodes.rows import close, first_number, first_user_text, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, Episode, Reading
+from logforge.connectors.chat import add_messages
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    close,
+    content_id,
+    episode_id,
+    first_number,
+    first_user_text,
+    read_rows,
+    reject,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Ending, Episode, Reading
 
 
 class TauBench:

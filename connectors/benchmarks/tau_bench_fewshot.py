@@ -11,12 +11,17 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from logforge.connectors.episodes.builder import EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import bad_part
-from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, Reading
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    bad_part,
+    close,
+    content_id,
+    first_user_text,
+    read_rows,
+    reject,
+)
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Ending, Reading
 
 _TURN = re.compile(r"^(system|user|assistant|tool): ?", re.MULTILINE)
 _LOST = "None"

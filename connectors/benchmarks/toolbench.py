@@ -12,14 +12,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from logforge.connectors.chat.openai_messages import add_message, tool_names
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import bad_part, text_of, text_or_none
-from logforge.connectors.episodes.identity import task_group
-from logforge.connectors.episodes.rows import close, first_bool, first_user_text, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Episode, Reading, Step
+from logforge.connectors.chat import add_message, tool_names
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    close,
+    content_id,
+    first_bool,
+    first_user_text,
+    read_rows,
+    reject,
+    task_group,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Episode, Reading, Step
 
 UNFINISHED = "stopped before the agent called Finish"
 """Why an answer without `Finish` is truncated."""

@@ -11,15 +11,23 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from logforge.connectors.benchmarks.toolbench import UNFINISHED, ended, group_of
-from logforge.connectors.chat.openai_messages import tool_names
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import bad_part, place_of, text_of, text_or_none
-from logforge.connectors.episodes.keyed_records import entry_keys, read_keyed
-from logforge.connectors.episodes.rows import close, first_user_text, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.connectors.records.pyliteral import Fields, NotLiteral, fields
-from logforge.schemas.episode import Reading
+from logforge.connectors.chat import tool_names
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    close,
+    content_id,
+    entry_keys,
+    first_user_text,
+    place_of,
+    read_keyed,
+    reject,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import Fields, Head, NotLiteral, Source, at, canonical, fields
+from logforge.schemas import Reading
 
 
 class _Node(NamedTuple):

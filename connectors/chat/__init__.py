@@ -1,1 +1,47 @@
 """Conversations as chat APIs and fine-tuning sets write them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logforge.schemas.faces import face
+
+if TYPE_CHECKING:
+    from logforge.connectors.chat.dialogue import chat_ending, json_field
+    from logforge.connectors.chat.google_parts import (
+        CallOrder,
+        GoogleParts,
+        Response,
+        key_of,
+        read_call,
+        read_parts,
+        read_response,
+        tokens,
+        value_of,
+    )
+    from logforge.connectors.chat.openai_messages import (
+        add_message,
+        add_messages,
+        add_requested,
+        calls_of,
+        message_name,
+        offer_requested,
+        thought_of,
+        tool_names,
+    )
+
+__all__ = [
+    "CallOrder", "GoogleParts", "Response", "add_message", "add_messages", "add_requested", "calls_of",
+    "chat_ending", "json_field", "key_of", "message_name", "offer_requested", "read_call", "read_parts",
+    "read_response", "thought_of", "tokens", "tool_names", "value_of",
+]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = face(
+        __name__,
+        dialogue="chat_ending json_field",
+        google_parts="CallOrder GoogleParts Response key_of read_call read_parts read_response tokens "
+        "value_of",
+        openai_messages="add_message add_messages add_requested calls_of message_name offer_requested "
+        "thought_of tool_names",
+    )

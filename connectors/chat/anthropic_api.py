@@ -13,13 +13,19 @@ from typing import Any
 from logforge.connectors.chat.anthropic_turns import add_turn, answer_of, message_name, response_id
 from logforge.connectors.chat.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
 from logforge.connectors.chat.openai_messages import SESSION_KEYS, add_message, offer_requested
-from logforge.connectors.episodes.builder import EpisodeBuilder
-from logforge.connectors.episodes.content import first_text, text_of, text_or_none
-from logforge.connectors.episodes.decision_keys import keyed
-from logforge.connectors.episodes.rows import close, first_bool, first_number, first_user_text
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, Reading
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    close,
+    first_bool,
+    first_number,
+    first_text,
+    first_user_text,
+    keyed,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Ending, Reading
 
 _ENDS = {
     "end_turn": "the agent ended its turn",

@@ -11,20 +11,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.content import (
+from logforge.connectors.episodes import (
+    Answered,
+    Call,
+    EpisodeBuilder,
+    Transcript,
     bad_record,
+    close,
+    content_id,
     count_or_none,
+    episode_id,
+    first_user_text,
     micros,
     read_content,
     text_of,
     text_or_none,
 )
-from logforge.connectors.episodes.rows import close, first_user_text
-from logforge.connectors.episodes.turns import Answered, Transcript
-from logforge.connectors.records.base import Head, Source, at, malformed
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.schemas.episode import Ending, Reading, Reject, Skip
+from logforge.connectors.records import Head, NotJson, Source, at, canonical, loads, malformed
+from logforge.schemas import Ending, Reading, Reject, Skip
 
 _CALL_LINE = re.compile(rb'\s*\[\s*"client\.(?:beta\.)?sessions\.[\w.]+"\s*,')
 _USES = frozenset({"agent.tool_use", "agent.custom_tool_use", "agent.mcp_tool_use"})

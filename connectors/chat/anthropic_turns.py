@@ -6,10 +6,15 @@ from typing import Any
 
 from logforge.connectors.chat.exchanges import Exchange
 from logforge.connectors.chat.openai_messages import offer_requested
-from logforge.connectors.episodes.builder import EpisodeBuilder
-from logforge.connectors.episodes.content import Parts, count_or_none, read_content, text_of, text_or_none
-from logforge.connectors.records.base import at
-from logforge.connectors.records.json import canonical
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    Parts,
+    count_or_none,
+    read_content,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import at, canonical
 
 
 def add_turn(builder: EpisodeBuilder, content: Any, where: str, told: Exchange | None) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.connectors.episodes.content import bad_part, text_of, text_or_none
-from logforge.connectors.episodes.outcome import FINISHING
-from logforge.connectors.records.base import at, excerpt
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.schemas.episode import Ending, Reject
+from logforge.connectors.episodes import FINISHING, Call, EpisodeBuilder, bad_part, text_of, text_or_none
+from logforge.connectors.records import NotJson, at, canonical, excerpt, loads
+from logforge.schemas import Ending, Reject
 
 CALLS_IN_TEXT = (b"<tool_call>", b"<function=", b"<execute>")
 """Marks of calls that are written into a text, where these connectors would lose them."""

@@ -12,13 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes.builder import content_id, episode_id
-from logforge.connectors.episodes.content import bad_part, micros
-from logforge.connectors.episodes.growing import Growing
-from logforge.connectors.episodes.rows import reject
-from logforge.connectors.records.base import Source, at
-from logforge.connectors.records.json import NotJson, loads
-from logforge.schemas.episode import Duplicate, Reading, Reject
+from logforge.connectors.episodes import Growing, bad_part, content_id, episode_id, micros, reject
+from logforge.connectors.records import NotJson, Source, at, loads
+from logforge.schemas import Duplicate, Reading, Reject
 
 
 class Exchange(NamedTuple):

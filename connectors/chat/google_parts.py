@@ -6,11 +6,17 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.connectors.episodes.content import Speech, Text, bad_part, count_or_none, text_or_none
-from logforge.connectors.records.base import at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Reject
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    Speech,
+    Text,
+    bad_part,
+    count_or_none,
+    text_or_none,
+)
+from logforge.connectors.records import at, canonical
+from logforge.schemas import Reject
 
 _BREAK = re.compile(r"_([a-z])")
 _MARKS = ("inline_data", "file_data", "executable_code", "code_execution_result")

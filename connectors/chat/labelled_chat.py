@@ -6,11 +6,17 @@ from typing import Any
 
 from logforge.connectors.chat.dialogue import chat_ending
 from logforge.connectors.chat.openai_messages import tool_names
-from logforge.connectors.episodes.builder import EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import first_text, text_or_none
-from logforge.connectors.episodes.rows import first_bool, first_number, first_user_text
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Episode
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    content_id,
+    first_bool,
+    first_number,
+    first_text,
+    first_user_text,
+    text_or_none,
+)
+from logforge.connectors.records import canonical
+from logforge.schemas import Episode
 
 
 def labelled_chat(

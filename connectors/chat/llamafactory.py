@@ -11,11 +11,18 @@ from typing import Any
 
 from logforge.connectors.chat.dialogue import answer_all, call_of
 from logforge.connectors.chat.labelled_chat import labelled_chat
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.connectors.episodes.content import Text, bad_part, text_of
-from logforge.connectors.episodes.rows import close, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.schemas.episode import Reading, Reject
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    Text,
+    bad_part,
+    close,
+    read_rows,
+    reject,
+    text_of,
+)
+from logforge.connectors.records import Head, Source, at
+from logforge.schemas import Reading, Reject
 
 
 class LlamaFactory:

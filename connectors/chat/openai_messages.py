@@ -13,29 +13,32 @@ from typing import Any, get_args
 
 from logforge.connectors.chat.dialogue import add_history
 from logforge.connectors.chat.ratings import rating_of
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id, parse_arguments
-from logforge.connectors.episodes.content import (
+from logforge.connectors.episodes import (
+    FINISHING,
+    SOFT_REFUSAL,
+    Call,
+    EpisodeBuilder,
     bad_part,
+    close,
+    content_id,
+    episode_id,
+    first_bool,
+    first_number,
     first_text,
+    first_user_text,
+    instance_task,
+    issue_in,
     micros,
+    parse_arguments,
     read_content,
+    read_rows,
+    reject,
+    task_group,
     text_of,
     text_or_none,
 )
-from logforge.connectors.episodes.identity import instance_task, issue_in, task_group
-from logforge.connectors.episodes.outcome import FINISHING
-from logforge.connectors.episodes.rows import (
-    close,
-    first_bool,
-    first_number,
-    first_user_text,
-    read_rows,
-    reject,
-)
-from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
-from logforge.connectors.records.base import Head, NeedsWhole, Source, at
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.schemas.episode import Ending, Episode, Message, Reading, Reject, ResultStatus, SourceKind
+from logforge.connectors.records import Head, NeedsWhole, NotJson, Source, at, canonical, loads
+from logforge.schemas import Ending, Episode, Message, Reading, Reject, ResultStatus, SourceKind
 
 ROLES = frozenset({"system", "developer", "user"})
 SESSION_KEYS = ("session_id", "conversation_id", "thread_id")

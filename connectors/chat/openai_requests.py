@@ -20,20 +20,23 @@ from logforge.connectors.chat.openai_messages import (
     offer_requested,
     thought_of,
 )
-from logforge.connectors.episodes.builder import EpisodeBuilder
-from logforge.connectors.episodes.content import (
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
     bad_part,
+    close,
     cost_or_none,
     count_or_none,
+    first_bool,
+    first_number,
     first_text,
+    first_user_text,
+    is_unique,
+    keyed,
     micros,
     text_or_none,
 )
-from logforge.connectors.episodes.decision_keys import is_unique, keyed
-from logforge.connectors.episodes.rows import close, first_bool, first_number, first_user_text
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, Reading
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Ending, Reading
 
 _CHOICES = re.compile(rb'\\?"choices\\?"\s*:\s*\[')
 _AS_TEXT = re.compile(rb'\\"messages\\"\s*:')

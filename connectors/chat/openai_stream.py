@@ -12,21 +12,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logforge.connectors.chat.openai_messages import SESSION_KEYS, add_message
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, episode_id
-from logforge.connectors.episodes.content import (
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
     Text,
     bad_part,
     bad_record,
+    close,
     cost_or_none,
     count_or_none,
+    episode_id,
     first_text,
+    first_user_text,
     micros,
     text_or_none,
 )
-from logforge.connectors.episodes.rows import close, first_user_text
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.schemas.episode import Ending, Reading, Reject
+from logforge.connectors.records import Head, NotJson, Source, at, canonical, loads
+from logforge.schemas import Ending, Reading, Reject
 
 CHUNK = "chat.completion.chunk"
 """What the `object` of a chunk is."""

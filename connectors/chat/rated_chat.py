@@ -12,12 +12,21 @@ from typing import Any
 from logforge.connectors.chat.dialogue import CALLS_IN_TEXT, chat_ending
 from logforge.connectors.chat.openai_messages import SESSION_KEYS
 from logforge.connectors.chat.ratings import RATING_KEYS, rating_of
-from logforge.connectors.episodes.builder import EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import bad_part, first_text, micros, text_of, text_or_none
-from logforge.connectors.episodes.rows import close, first_user_text, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Episode, Reading
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    bad_part,
+    close,
+    content_id,
+    first_text,
+    first_user_text,
+    micros,
+    read_rows,
+    reject,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Episode, Reading
 
 _LISTS = ("conversation", "chat", "dialogue", "dialog", "turns")
 _QUESTIONS = ("prompt", "question", "query", "input", "user_message")

@@ -11,12 +11,18 @@ from typing import Any
 
 from logforge.connectors.chat.dialogue import CALLS_IN_TEXT, answer_all, call_of
 from logforge.connectors.chat.labelled_chat import labelled_chat
-from logforge.connectors.episodes.builder import EpisodeBuilder
-from logforge.connectors.episodes.content import bad_part, place_of, text_of, text_or_none
-from logforge.connectors.episodes.rows import close, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import NotJson, loads
-from logforge.schemas.episode import Reading
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    bad_part,
+    close,
+    place_of,
+    read_rows,
+    reject,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import Head, NotJson, Source, at, loads
+from logforge.schemas import Reading
 
 _ROLES = {
     **dict.fromkeys(("human", "user"), "user"),

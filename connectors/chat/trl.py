@@ -13,13 +13,20 @@ import msgspec
 
 from logforge.connectors.chat.dialogue import CALLS_IN_TEXT, add_history, chat_ending
 from logforge.connectors.chat.openai_messages import add_message, tool_names
-from logforge.connectors.episodes.builder import EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import first_text, text_or_none
-from logforge.connectors.episodes.identity import task_group
-from logforge.connectors.episodes.rows import close, first_bool, first_number, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Episode, Reading, Reject
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    close,
+    content_id,
+    first_bool,
+    first_number,
+    first_text,
+    read_rows,
+    reject,
+    task_group,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Episode, Reading, Reject
 
 _PAIR = ("chosen", "rejected")
 _SCORES = {

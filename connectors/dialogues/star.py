@@ -10,12 +10,21 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.content import bad_part, micros, text_of, text_or_none
-from logforge.connectors.episodes.rows import close, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, Episode, Reading, StepKind
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    close,
+    content_id,
+    episode_id,
+    micros,
+    read_rows,
+    reject,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Ending, Episode, Reading, StepKind
 
 _ASKS = re.compile(r"(?:[a-z]+_)?ask_")
 _INTERFACE = frozenset(

@@ -12,13 +12,23 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from logforge.connectors.chat.dialogue import chat_ending, json_field
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.content import bad_part, text_of, text_or_none
-from logforge.connectors.episodes.rows import close, first_number, first_user_text, read_rows, reject
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Episode, Reading, Reject
+from logforge.connectors.chat import chat_ending, json_field
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    close,
+    content_id,
+    episode_id,
+    first_number,
+    first_user_text,
+    read_rows,
+    reject,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Episode, Reading, Reject
 
 _UNIQUE = re.compile(r"dlg-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """A dialogue id that holds a UUID, and so is the same dialogue in every file."""

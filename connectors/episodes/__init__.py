@@ -1,1 +1,101 @@
 """Records to episodes: the builder, calls and results, identity, outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logforge.schemas.faces import face
+
+if TYPE_CHECKING:
+    from logforge.connectors.episodes.arguments import Absent, as_logged, parse_arguments
+    from logforge.connectors.episodes.builder import Call, EpisodeBuilder, OpenCalls, content_id, episode_id
+    from logforge.connectors.episodes.content import (
+        CALL_BLOCKS,
+        Answer,
+        Parts,
+        Speech,
+        Text,
+        bad_part,
+        bad_record,
+        cost_or_none,
+        count_or_none,
+        first_text,
+        micros,
+        part_text,
+        place_of,
+        read_content,
+        text_of,
+        text_or_none,
+    )
+    from logforge.connectors.episodes.decision_keys import INJECTED, is_unique, keyed, with_decision_keys
+    from logforge.connectors.episodes.feedback import Verdict, score_of, success_of
+    from logforge.connectors.episodes.growing import Growing
+    from logforge.connectors.episodes.identity import (
+        instance_task,
+        is_uuid,
+        issue_in,
+        native_or_content,
+        run_task,
+        task_group,
+    )
+    from logforge.connectors.episodes.keyed_records import entry_keys, read_keyed
+    from logforge.connectors.episodes.nested import InnerList, object_or_empty, read_inner
+    from logforge.connectors.episodes.outcome import ERROR_CLASSES, FINISHING, asks_user, classify_result
+    from logforge.connectors.episodes.policies import prompt_suffix, prompt_version
+    from logforge.connectors.episodes.rows import (
+        close,
+        first_bool,
+        first_number,
+        first_user_text,
+        read_rows,
+        reject,
+    )
+    from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
+    from logforge.connectors.episodes.text_calls import (
+        answer,
+        command_call,
+        execute_calls,
+        fenced,
+        function_calls,
+        interface,
+    )
+    from logforge.connectors.episodes.tool_names import KINDS, TOOL_PREFIX, bare_name, meant, tool_action
+    from logforge.connectors.episodes.turns import Answered, Said, Transcript
+    from logforge.connectors.episodes.unsupported_shapes import RULE, VOICE, unsupported
+
+__all__ = [
+    "CALL_BLOCKS", "ERROR_CLASSES", "FINISHING", "INJECTED", "KINDS", "RULE", "SOFT_REFUSAL",
+    "TOOL_PREFIX", "VOICE", "Absent", "Answer", "Answered", "Call", "EpisodeBuilder", "Growing",
+    "InnerList", "OpenCalls", "Parts", "Said", "Speech", "Text", "Transcript", "Verdict", "answer",
+    "as_logged", "asks_user", "bad_part", "bad_record", "bare_name", "classify_result", "close",
+    "command_call", "content_id", "cost_or_none", "count_or_none", "entry_keys", "episode_id",
+    "execute_calls", "fenced", "first_bool", "first_number", "first_text", "first_user_text",
+    "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in", "keyed", "meant",
+    "micros", "native_or_content", "object_or_empty", "parse_arguments", "part_text", "place_of",
+    "prompt_suffix", "prompt_version", "read_content", "read_inner", "read_keyed", "read_rows", "reject",
+    "run_task", "score_of", "success_of", "task_group", "text_of", "text_or_none", "tool_action",
+    "unsupported", "with_decision_keys",
+]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = face(
+        __name__,
+        arguments="Absent as_logged parse_arguments",
+        builder="Call EpisodeBuilder OpenCalls content_id episode_id",
+        content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
+        "first_text micros part_text place_of read_content text_of text_or_none",
+        decision_keys="INJECTED is_unique keyed with_decision_keys",
+        feedback="Verdict score_of success_of",
+        growing="Growing",
+        identity="instance_task is_uuid issue_in native_or_content run_task task_group",
+        keyed_records="entry_keys read_keyed",
+        nested="InnerList object_or_empty read_inner",
+        outcome="ERROR_CLASSES FINISHING asks_user classify_result",
+        policies="prompt_suffix prompt_version",
+        rows="close first_bool first_number first_user_text read_rows reject",
+        soft_refusal="SOFT_REFUSAL",
+        text_calls="answer command_call execute_calls fenced function_calls interface",
+        tool_names="KINDS TOOL_PREFIX bare_name meant tool_action",
+        turns="Answered Said Transcript",
+        unsupported_shapes="RULE VOICE unsupported",
+    )

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from logforge.connectors.episodes.tool_names import KINDS, tool_action
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.connectors.records.repair import mend
-from logforge.schemas.episode import ArgumentsStatus, Episode, Step
+from logforge.connectors.records import NotJson, canonical, loads, mend
+from logforge.schemas import ArgumentsStatus, Episode, Step
 
 
 class Parsed(NamedTuple):

@@ -19,17 +19,8 @@ from logforge.connectors.episodes.arguments import (
 from logforge.connectors.episodes.outcome import asks_user, classify_result
 from logforge.connectors.episodes.policies import policy_name, prompt_version
 from logforge.connectors.episodes.tool_names import meant, tool_action
-from logforge.connectors.records.base import excerpt
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import (
-    Ending,
-    Episode,
-    Message,
-    Reject,
-    ResultStatus,
-    Step,
-    StepKind,
-)
+from logforge.connectors.records import canonical, excerpt
+from logforge.schemas import Ending, Episode, Message, Reject, ResultStatus, Step, StepKind
 
 
 def episode_id(format_name: str, *identity: object) -> str:

@@ -10,10 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from logforge.connectors.episodes.builder import Call
-from logforge.connectors.records.base import excerpt
-from logforge.connectors.records.json import canonical
-from logforge.connectors.records.rejects import described
-from logforge.schemas.episode import Reject
+from logforge.connectors.records import canonical, described, excerpt
+from logforge.schemas import Reject
 
 CALL_BLOCKS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 """Block types that hold a tool call."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from logforge.connectors.episodes.builder import episode_id
-from logforge.schemas.episode import Episode, Message, Reading, Step
+from logforge.schemas import Episode, Message, Reading, Step
 
 _UNIQUE = 12
 """Ids of fewer characters (`c1`, `call_0`) are counted within a session and repeat between sessions."""

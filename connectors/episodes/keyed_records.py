@@ -7,9 +7,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from logforge.connectors.episodes.rows import reject
-from logforge.connectors.records.base import Head, Source, too_deep
-from logforge.connectors.records.json_members import LONG_BYTES, members, pointer
-from logforge.schemas.episode import Reading, Reject, Skip
+from logforge.connectors.records import LONG_BYTES, Head, Source, members, pointer, too_deep
+from logforge.schemas import Reading, Reject, Skip
 
 ReadEntry = Callable[[str, Any, str], Iterator[Reading]]
 """Reads one record (its key, its parsed value and its locator)."""

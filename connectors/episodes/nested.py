@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from logforge.connectors.episodes.rows import reject
-from logforge.connectors.records.base import Source, at, too_deep
-from logforge.connectors.records.json_members import LONG_BYTES, Member, members
-from logforge.connectors.records.source import elements
-from logforge.schemas.episode import Reading, Reject, Skip
+from logforge.connectors.records import LONG_BYTES, Member, Source, at, elements, members, too_deep
+from logforge.schemas import Reading, Reject, Skip
 
 _MEMBER_BYTES = 500  # no member, however short, takes less memory
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL, is_soft_refusal
-from logforge.schemas.episode import ResultStatus
+from logforge.schemas import ResultStatus
 
 _ERROR_START = re.compile(
     r"\s*[\[(\"']*(?:<[a-z_]*error[a-z_]*>|error\b|\w*(?:Error|Exception)\b|traceback \(most recent|fatal:|failed\b|failure\b"

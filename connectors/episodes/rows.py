@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from logforge.connectors.episodes.builder import EpisodeBuilder
-from logforge.connectors.records.base import Source, excerpt
-from logforge.connectors.records.rejects import described
-from logforge.schemas.episode import Episode, Reading, Reject, Skip
+from logforge.connectors.records import Source, described, excerpt
+from logforge.schemas import Episode, Reading, Reject, Skip
 
 ReadRow = Callable[[Any, str], Iterator[Reading]]
 """Reads one record (its parsed value and locator)."""

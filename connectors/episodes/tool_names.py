@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from logforge.connectors.records.json import NotJson, loads
-from logforge.schemas.episode import CLARIFY, RESPOND
-from logforge.schemas.manifest import INVALID
+from logforge.connectors.records import NotJson, loads
+from logforge.schemas import CLARIFY, INVALID, RESPOND
 
 KINDS = frozenset({"name_wrapped", "name_case", "name_near"})
 """What a repair of a name can be."""

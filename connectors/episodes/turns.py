@@ -11,7 +11,7 @@ from typing import Any
 
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder
 from logforge.connectors.episodes.content import Parts, Text
-from logforge.schemas.episode import Reject, ResultStatus
+from logforge.schemas import Reject, ResultStatus
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from logforge.connectors.records.base import Head
+from logforge.connectors.records import Head
 
 _PAIR = ("request", "response")
 RULE = "unsupported_shape"

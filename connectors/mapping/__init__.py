@@ -1,1 +1,18 @@
 """A YAML mapping for a shape that no connector knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logforge.schemas.faces import face
+
+if TYPE_CHECKING:
+    from logforge.connectors.mapping.connector import MappingConnector, load_mapping, mapping_of
+
+__all__ = ["MappingConnector", "load_mapping", "mapping_of"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = face(
+        __name__,
+        connector="MappingConnector load_mapping mapping_of",
+    )

@@ -12,19 +12,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from logforge.connectors.episodes.builder import EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.rows import close, first_user_text, reject
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    close,
+    content_id,
+    episode_id,
+    first_user_text,
+    reject,
+)
 from logforge.connectors.mapping.fields import FieldReader
 from logforge.connectors.mapping.messages import Talk
 from logforge.connectors.mapping.paths import Spot
 from logforge.connectors.mapping.spec import Fields, MappingSpec, parse_mapping
 from logforge.connectors.mapping.steps import Gathered, add_steps
 from logforge.connectors.mapping.turns import Rewards, rewarded
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.connectors.records.tables import columns_of, plain_rows
-from logforge.connectors.records.text_file import read_text
-from logforge.schemas.episode import Ending, Reading, Reject, Skip
+from logforge.connectors.records import Head, Source, at, canonical, columns_of, plain_rows, read_text
+from logforge.schemas import Ending, Reading, Reject, Skip
 
 _NOTHING: Fields = {}
 _VERSION = 3

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from logforge.connectors.chat.openai_messages import tool_names
-from logforge.connectors.episodes.content import cost_or_none, text_or_none
+from logforge.connectors.chat import tool_names
+from logforge.connectors.episodes import cost_or_none, text_or_none
 from logforge.connectors.mapping.paths import Spot, Trail
 from logforge.connectors.mapping.spec import Expression
 from logforge.connectors.mapping.values import count_in, failed_in, micros_in, text_in, truth_in
-from logforge.connectors.records.base import excerpt
-from logforge.connectors.traces.attributes import number_of
-from logforge.connectors.traces.messages import inside
-from logforge.schemas.episode import Reject
+from logforge.connectors.records import excerpt
+from logforge.connectors.traces import inside, number_of
+from logforge.schemas import Reject
 
 _T = TypeVar("_T")
 _HERE = object()

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.connectors.episodes.content import bad_part
+from logforge.connectors.episodes import Call, EpisodeBuilder, bad_part
 from logforge.connectors.mapping.fields import FieldReader
 from logforge.connectors.mapping.paths import Spot, Trail
 from logforge.connectors.mapping.spec import ROLES, Expression, Fields, MappingSpec, written

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from logforge.connectors.traces.attributes import escape
-from logforge.connectors.traces.messages import Where, inside
+from logforge.connectors.traces import Where, escape, inside
 
 Trail = tuple[str | int, ...]
 """The keys and indices that lead from a record to a value; JSON text on the way leaves none."""

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from logforge.connectors.mapping.paths import BadPath, Path, Spot, Trail, parse_path
-from logforge.connectors.records.catalogue import BUILT_IN
-from logforge.schemas.episode import SourceKind
-from logforge.schemas.errors import Problem, SpecError
-from logforge.schemas.yamltext import Marked, parse
+from logforge.connectors.records import BUILT_IN
+from logforge.schemas import Marked, Problem, SourceKind, SpecError, parse
 
 TOP = ("name", "records", "skip", "source_kind", "unique_id", "time_unit", "episode", "messages", "steps")
 EPISODE = (

@@ -5,16 +5,14 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.connectors.episodes.content import bad_part
-from logforge.connectors.episodes.rows import reject
+from logforge.connectors.episodes import Call, EpisodeBuilder, bad_part, reject
 from logforge.connectors.mapping.fields import FieldReader
 from logforge.connectors.mapping.paths import Spot
 from logforge.connectors.mapping.spec import ROLES, Fields, MappingSpec
 from logforge.connectors.mapping.turns import Rewards, Turn, first_of
 from logforge.connectors.mapping.values import text_in
-from logforge.connectors.traces.attributes import number_of
-from logforge.schemas.episode import CLARIFY, RESPOND, Reject
+from logforge.connectors.traces import number_of
+from logforge.schemas import CLARIFY, RESPOND, Reject
 
 _NOTHING: Fields = {}
 SPEECH = (RESPOND, CLARIFY)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.connectors.traces.history import with_rewards
-from logforge.schemas.episode import Episode, StepKind
+from logforge.connectors.episodes import Call, EpisodeBuilder
+from logforge.connectors.traces import with_rewards
+from logforge.schemas import Episode, StepKind
 
 _T = TypeVar("_T")
 Rewards = dict[tuple[int, int], float]

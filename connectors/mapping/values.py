@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from logforge.connectors.episodes.content import count_or_none, micros, text_of
+from logforge.connectors.episodes import count_or_none, micros, text_of
 from logforge.connectors.mapping.spec import written
-from logforge.connectors.traces.attributes import number_of
+from logforge.connectors.traces import number_of
 
 _TRUE, _FALSE = frozenset({"true", "yes", "1", "1.0"}), frozenset({"false", "no", "0", "0.0"})
 _FACTORS = {"s": Decimal(10**6), "ms": Decimal(1000), "us": Decimal(1), "ns": Decimal("0.001")}

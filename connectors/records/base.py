@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from logforge.connectors.records.rejects import at, excerpt, malformed, too_deep
 from logforge.connectors.records.source import BOM, NeedsWhole, Source, Span
-from logforge.schemas.episode import Reading
+from logforge.schemas import Reading
 
 __all__ = [
     "BOM",

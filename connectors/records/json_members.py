@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 from logforge.connectors.records import json as jsontext
 from logforge.connectors.records.brackets import Piece, pieces
 from logforge.connectors.records.rejects import at, malformed, too_long
-from logforge.schemas.episode import Reject
+from logforge.schemas import Reject
 
 LONG_BYTES = 4 << 20
 """A longer document is read member by member."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from logforge.connectors.records import json as jsontext
-from logforge.schemas.episode import Episode, Reading, Reject, Skip
+from logforge.schemas import Episode, Reading, Reject, Skip
 
 _KEYS = 8
 _KEY = 40

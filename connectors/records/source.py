@@ -15,9 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 from logforge.connectors.records import json as jsontext
 from logforge.connectors.records.brackets import BLOCK, Piece, pieces
 from logforge.connectors.records.rejects import malformed, too_long
-from logforge.schemas.episode import Reject
-from logforge.schemas.errors import InputError
-from logforge.schemas.rules import remedy_of
+from logforge.schemas import InputError, Reject, remedy_of
 
 _FIRST_LINES = 20
 _PAGE = 1 << 16

@@ -16,8 +16,10 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from logforge.connectors.records.base import BOM, Head, Source, excerpt, look
-from logforge.schemas.episode import Reject
+from logforge.connectors.records.base import Head, look
+from logforge.connectors.records.rejects import excerpt
+from logforge.connectors.records.source import BOM, Source
+from logforge.schemas import Reject
 
 PARQUET = b"PAR1"
 """How a Parquet file begins and ends."""

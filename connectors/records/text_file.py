@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from logforge.schemas.errors import Problem, SpecError
-from logforge.schemas.yamltext import MAX_BYTES
+from logforge.schemas import MAX_BYTES, Problem, SpecError
 
 
 def read_text(path: str | Path) -> str:

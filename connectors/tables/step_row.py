@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes.content import micros, text_or_none
-from logforge.connectors.records.base import at
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.schemas.episode import CLARIFY, RESPOND, StepKind
+from logforge.connectors.episodes import micros, text_or_none
+from logforge.connectors.records import NotJson, at, canonical, loads
+from logforge.schemas import CLARIFY, RESPOND, StepKind
 
 COLUMNS = {
     "episode": ("episode_id", "episode", "trajectory_id"),

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import bad_part, bad_record, text_or_none
-from logforge.connectors.episodes.rows import close
-from logforge.connectors.records.base import Head, Source
-from logforge.connectors.records.json import canonical
-from logforge.connectors.records.tables import columns_of, table_rows
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    bad_record,
+    close,
+    content_id,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, canonical, columns_of, table_rows
 from logforge.connectors.tables.step_row import (
     COLUMNS,
     SPEAKING,
@@ -25,13 +29,7 @@ from logforge.connectors.tables.step_row import (
     number_of,
     text_of_cell,
 )
-from logforge.schemas.episode import (
-    Duplicate,
-    Ending,
-    Reading,
-    Reject,
-    SourceKind,
-)
+from logforge.schemas import Duplicate, Ending, Reading, Reject, SourceKind
 
 _OUTCOMES = frozenset(name for column in ("reward", "terminated", "truncated") for name in COLUMNS[column])
 

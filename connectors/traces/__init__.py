@@ -1,1 +1,22 @@
 """Spans of tracing tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logforge.schemas.faces import face
+
+if TYPE_CHECKING:
+    from logforge.connectors.traces.attributes import escape, number_of
+    from logforge.connectors.traces.history import with_rewards
+    from logforge.connectors.traces.messages import Where, inside
+
+__all__ = ["Where", "escape", "inside", "number_of", "with_rewards"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = face(
+        __name__,
+        attributes="escape number_of",
+        history="with_rewards",
+        messages="Where inside",
+    )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes.content import text_or_none
+from logforge.connectors.episodes import text_or_none
 from logforge.connectors.traces.messages import Where, inside
 
 _INDEX = re.compile(r"(\d{1,6})(?:\.(.+))?\Z", re.DOTALL)

@@ -13,15 +13,20 @@ from dataclasses import replace
 from math import fsum
 from typing import Any
 
-from logforge.connectors.episodes.builder import episode_id
-from logforge.connectors.episodes.decision_keys import keyed
-from logforge.connectors.episodes.feedback import Verdict, score_of, success_of
-from logforge.connectors.episodes.rows import close, first_user_text
-from logforge.connectors.records.json import canonical
+from logforge.connectors.episodes import (
+    Verdict,
+    close,
+    episode_id,
+    first_user_text,
+    keyed,
+    score_of,
+    success_of,
+)
+from logforge.connectors.records import canonical
 from logforge.connectors.traces.groups import Tree, Unit, join, rehome
 from logforge.connectors.traces.history import History, lost
 from logforge.connectors.traces.spans import Span, in_order, in_time_order
-from logforge.schemas.episode import Ending, Reading, Skip
+from logforge.schemas import Ending, Reading, Skip
 
 _RANDOM_ID = re.compile(r"(?:0x)?[0-9a-f]{32}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 """Trace ids as tracers make them; what a person made up may be used twice."""

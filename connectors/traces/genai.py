@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from logforge.connectors.chat.openai_messages import tool_names
-from logforge.connectors.episodes.builder import Call
-from logforge.connectors.episodes.content import Answer, Text, bad_part, cost_or_none, text_of, text_or_none
-from logforge.connectors.episodes.feedback import Verdict
-from logforge.connectors.records.json import canonical
+from logforge.connectors.chat import tool_names
+from logforge.connectors.episodes import (
+    Answer,
+    Call,
+    Text,
+    Verdict,
+    bad_part,
+    cost_or_none,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import canonical
 from logforge.connectors.traces.attributes import Attributes, Found, Row, rows_of
 from logforge.connectors.traces.messages import Said, Where, inside, read_message, read_messages
 from logforge.connectors.traces.spans import Kind, Span, ToolRun, skip_reason
-from logforge.schemas.episode import Reject
+from logforge.schemas import Reject
 
 _MODEL = frozenset({"chat", "generate_content", "text_completion"})
 _KINDS: dict[str, Kind] = {"invoke_agent": "agent", "execute_tool": "tool", "invoke_workflow": "group"}

@@ -13,12 +13,20 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, parse_arguments
-from logforge.connectors.episodes.content import Answer, Text, bad_part, text_or_none
-from logforge.connectors.episodes.feedback import Verdict, score_of
+from logforge.connectors.episodes import (
+    Answer,
+    Call,
+    EpisodeBuilder,
+    Text,
+    Verdict,
+    bad_part,
+    parse_arguments,
+    score_of,
+    text_or_none,
+)
 from logforge.connectors.traces.messages import Atom, Said, answer_atom, atoms
 from logforge.connectors.traces.spans import Span, ToolRun
-from logforge.schemas.episode import Episode, Reject, ResultStatus
+from logforge.schemas import Episode, Reject, ResultStatus
 
 _PAIRS = 4_000_000
 """Longer sequences are compared in one pass instead of by their longest common runs."""

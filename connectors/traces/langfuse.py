@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from logforge.connectors.chat.openai_messages import tool_names
-from logforge.connectors.episodes.builder import Call
-from logforge.connectors.episodes.content import (
+from logforge.connectors.chat import tool_names
+from logforge.connectors.episodes import (
+    Call,
     Text,
+    Verdict,
     bad_record,
     cost_or_none,
     count_or_none,
@@ -23,14 +24,12 @@ from logforge.connectors.episodes.content import (
     text_of,
     text_or_none,
 )
-from logforge.connectors.episodes.feedback import Verdict
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.tables import columns_of, plain_rows
+from logforge.connectors.records import Head, Source, at, columns_of, plain_rows
 from logforge.connectors.traces.attributes import number_of
 from logforge.connectors.traces.episodes import Traces
 from logforge.connectors.traces.messages import Said, Where, inside, read_messages
 from logforge.connectors.traces.spans import Kind, Span, ToolRun, skip_reason
-from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
+from logforge.schemas import Duplicate, Reading, Reject, Skip
 
 _OBSERVATION = frozenset({"trace_id", "type", "start_time"})
 _SCORE = frozenset({"name", "value", "data_type"})

@@ -11,17 +11,27 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors.chat.openai_messages import add_requested, message_name, offer_requested, thought_of
-from logforge.connectors.episodes.builder import EpisodeBuilder, episode_id
-from logforge.connectors.episodes.content import cost_or_none, count_or_none, first_text, micros, text_or_none
-from logforge.connectors.episodes.decision_keys import keyed
-from logforge.connectors.episodes.growing import Growing
-from logforge.connectors.episodes.identity import is_uuid, native_or_content
-from logforge.connectors.episodes.rows import close, first_number, first_user_text, reject
-from logforge.connectors.records.base import Head, Source
-from logforge.connectors.records.json import canonical
+from logforge.connectors.chat import add_requested, message_name, offer_requested, thought_of
+from logforge.connectors.episodes import (
+    EpisodeBuilder,
+    Growing,
+    close,
+    cost_or_none,
+    count_or_none,
+    episode_id,
+    first_number,
+    first_text,
+    first_user_text,
+    is_uuid,
+    keyed,
+    micros,
+    native_or_content,
+    reject,
+    text_or_none,
+)
+from logforge.connectors.records import Head, Source, canonical
 from logforge.connectors.traces.langsmith_runs import Run, Runs, answers_of, is_run, messages_of
-from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
+from logforge.schemas import Ending, Episode, Reading, Reject, Skip
 
 _LIMITS = frozenset({"length", "max_tokens"})
 

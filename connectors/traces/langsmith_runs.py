@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.episodes.content import bad_part, count_or_none, text_or_none
-from logforge.connectors.records.base import at
-from logforge.schemas.episode import Reject
+from logforge.connectors.episodes import bad_part, count_or_none, text_or_none
+from logforge.connectors.records import at
+from logforge.schemas import Reject
 
 Placed = list[tuple[Any, str]]
 """Messages, each with where it stands."""

@@ -6,10 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes.builder import Call, parse_arguments
-from logforge.connectors.episodes.content import Answer, Text, bad_part, part_text, text_of, text_or_none
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.schemas.episode import Reject
+from logforge.connectors.episodes import (
+    Answer,
+    Call,
+    Text,
+    bad_part,
+    parse_arguments,
+    part_text,
+    text_of,
+    text_or_none,
+)
+from logforge.connectors.records import NotJson, canonical, loads
+from logforge.schemas import Reject
 
 Where = Callable[[str], str]
 """Gives the locator of a JSON pointer inside the value at hand."""

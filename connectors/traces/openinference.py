@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from logforge.connectors.chat.openai_messages import tool_names
-from logforge.connectors.episodes.builder import Call
-from logforge.connectors.episodes.content import Answer, Text, bad_part, cost_or_none, text_of, text_or_none
-from logforge.connectors.episodes.feedback import Verdict
+from logforge.connectors.chat import tool_names
+from logforge.connectors.episodes import (
+    Answer,
+    Call,
+    Text,
+    Verdict,
+    bad_part,
+    cost_or_none,
+    text_of,
+    text_or_none,
+)
 from logforge.connectors.traces.attributes import Attributes, Found, Row, number_of, rows_of
 from logforge.connectors.traces.messages import Said, inside, plain, read_message, read_messages
 from logforge.connectors.traces.spans import Kind, Span, ToolRun, skip_reason
-from logforge.schemas.episode import Reject
+from logforge.schemas import Reject
 
 _KINDS: dict[str, Kind] = {"LLM": "model", "AGENT": "agent", "TOOL": "tool", "CHAIN": "group"}
 KINDS = frozenset("llm agent tool chain embedding retriever reranker guardrail evaluator prompt".split())

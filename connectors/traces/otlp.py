@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors.episodes.content import bad_record, first_text, micros, text_or_none
-from logforge.connectors.records.base import Head, Source, at, excerpt
-from logforge.connectors.records.json import canonical
+from logforge.connectors.episodes import bad_record, first_text, micros, text_or_none
+from logforge.connectors.records import Head, Source, at, canonical, excerpt
 from logforge.connectors.traces import (
     genai as genai_attributes,
 )
@@ -33,7 +32,7 @@ from logforge.connectors.traces.episodes import Traces
 from logforge.connectors.traces.genai import Event
 from logforge.connectors.traces.otlp_logs import LogRecords
 from logforge.connectors.traces.spans import Span
-from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
+from logforge.schemas import Duplicate, Reading, Reject, Skip
 
 _SPEAKS = re.compile(
     rb'"(?:gen_ai\.|openinference[."]|llm\.(?:input_messages|model_name)|ai\.operationId"|gen_ai")'

@@ -12,14 +12,13 @@ from typing import Any
 
 import xxhash
 
-from logforge.connectors.episodes.content import bad_record, first_text
-from logforge.connectors.records.base import at, excerpt
-from logforge.connectors.records.json import canonical
+from logforge.connectors.episodes import bad_record, first_text
+from logforge.connectors.records import at, canonical, excerpt
 from logforge.connectors.traces import genai as genai_attributes
 from logforge.connectors.traces.attributes import Attributes, typed
 from logforge.connectors.traces.genai import Event
 from logforge.connectors.traces.spans import Span
-from logforge.schemas.episode import Duplicate, Reading, Reject, Skip
+from logforge.schemas import Duplicate, Reading, Reject, Skip
 
 TimeOf = Callable[[dict[str, Any]], int | None]
 """Reads a record's time."""

@@ -7,10 +7,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal
 
-from logforge.connectors.episodes.content import Text
-from logforge.connectors.episodes.feedback import Verdict
+from logforge.connectors.episodes import Text, Verdict
 from logforge.connectors.traces.messages import Atom, Piece, Said, atoms
-from logforge.schemas.episode import Reject
+from logforge.schemas import Reject
 
 Kind = Literal["model", "agent", "tool", "group", "other"]
 """`group` holds other spans and says nothing itself; `other` is no part of an agent's run (an embedding, say)."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.chat.openai_messages import tool_names
-from logforge.connectors.episodes.content import Text, text_of
+from logforge.connectors.chat import tool_names
+from logforge.connectors.episodes import Text, text_of
 from logforge.connectors.traces.attributes import Attributes
 from logforge.connectors.traces.messages import Said, inside, read_messages
 from logforge.connectors.traces.spans import Kind, Span, ToolRun

@@ -10,22 +10,29 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from logforge.connectors.chat.openai_messages import tool_names
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import bad_part, first_text, place_of, text_of, text_or_none
-from logforge.connectors.episodes.identity import instance_task, run_task, task_group
-from logforge.connectors.episodes.outcome import FINISHING
-from logforge.connectors.episodes.rows import (
+from logforge.connectors.chat import tool_names
+from logforge.connectors.episodes import (
+    FINISHING,
+    Call,
+    EpisodeBuilder,
+    bad_part,
     close,
+    content_id,
     first_bool,
     first_number,
+    first_text,
     first_user_text,
+    instance_task,
+    place_of,
     read_rows,
     reject,
+    run_task,
+    task_group,
+    text_of,
+    text_or_none,
 )
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
-from logforge.schemas.episode import Ending, Episode, Reading
+from logforge.connectors.records import Head, Source, at, canonical
+from logforge.schemas import Ending, Episode, Reading
 
 _CODEACT_ID = re.compile(r"[^/]+/(.+)/([^/]+)/max\d+_p\d+[^/]*")
 _FINISH = re.compile(r"\s*<finish>")

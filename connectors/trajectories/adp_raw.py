@@ -11,24 +11,33 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from logforge.connectors.chat.openai_messages import add_messages
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import bad_part, first_text, text_of, text_or_none
-from logforge.connectors.episodes.identity import instance_task, task_group
-from logforge.connectors.episodes.outcome import FINISHING
-from logforge.connectors.episodes.rows import close, first_bool, first_user_text, read_rows, reject
-from logforge.connectors.episodes.text_calls import (
+from logforge.connectors.chat import add_messages
+from logforge.connectors.episodes import (
+    FINISHING,
+    Call,
+    EpisodeBuilder,
     answer,
+    bad_part,
+    close,
     command_call,
+    content_id,
     execute_calls,
     fenced,
+    first_bool,
+    first_text,
+    first_user_text,
     function_calls,
+    instance_task,
     interface,
+    read_rows,
+    reject,
+    task_group,
+    text_of,
+    text_or_none,
 )
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
+from logforge.connectors.records import Head, Source, at, canonical
 from logforge.connectors.trajectories.adp import codeact_id
-from logforge.schemas.episode import Ending, Episode, Reading
+from logforge.schemas import Ending, Episode, Reading
 
 FindCalls = Callable[[str, str], list[Call]]
 """Finds the calls in a text; takes the text and its locator."""

@@ -11,31 +11,31 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from logforge.connectors.chat.openai_messages import tool_names
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
-from logforge.connectors.episodes.content import (
+from logforge.connectors.chat import tool_names
+from logforge.connectors.episodes import (
+    FINISHING,
+    Call,
+    EpisodeBuilder,
     bad_part,
+    close,
+    content_id,
     cost_or_none,
     count_or_none,
+    episode_id,
+    first_bool,
+    first_number,
     first_text,
+    first_user_text,
     micros,
+    read_rows,
+    reject,
+    task_group,
     text_of,
     text_or_none,
 )
-from logforge.connectors.episodes.identity import task_group
-from logforge.connectors.episodes.outcome import FINISHING
-from logforge.connectors.episodes.rows import (
-    close,
-    first_bool,
-    first_number,
-    first_user_text,
-    read_rows,
-    reject,
-)
-from logforge.connectors.records.base import Head, Source, at
-from logforge.connectors.records.json import canonical
+from logforge.connectors.records import Head, Source, at, canonical
 from logforge.connectors.trajectories.harbor import Trial, result_beside, trial_of
-from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
+from logforge.schemas import Ending, Episode, Reading, Reject, Skip
 
 _VERSION = re.compile(rb'"schema_version"\s*:\s*"ATIF-v1\.')
 _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)

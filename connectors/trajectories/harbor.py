@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes.content import first_text
-from logforge.connectors.episodes.rows import first_number
-from logforge.connectors.records.base import Source
-from logforge.schemas.episode import Reject
+from logforge.connectors.episodes import first_number, first_text
+from logforge.connectors.records import Source
+from logforge.schemas import Reject
 
 _TOLD = ("id", "task_name", "trial_name", "verifier_result", "started_at", "finished_at", "agent_info")
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from logforge.connectors.records.base import BOM, Source
+from logforge.connectors.records import BOM, Source
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LABEL = re.compile(

@@ -10,14 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
-from logforge.connectors.episodes.content import bad_part
-from logforge.connectors.episodes.identity import task_group
-from logforge.connectors.episodes.rows import close, first_user_text
-from logforge.connectors.records.base import Head, Source
-from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.episodes import (
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    close,
+    content_id,
+    first_user_text,
+    task_group,
+)
+from logforge.connectors.records import Head, NotJson, Source, canonical, loads
 from logforge.connectors.trajectories.react_lines import Block, Segment, read_transcript
-from logforge.schemas.episode import Ending, Episode, Reading, Reject, Skip
+from logforge.schemas import Ending, Episode, Reading, Reject, Skip
 
 _ACTS = re.compile(rb"^Action(?: \d+)?:", re.MULTILINE)
 _REASONS = re.compile(rb"^(?:Thought(?: \d+)?|Action Input):", re.MULTILINE)

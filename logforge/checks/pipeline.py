@@ -15,21 +15,13 @@ from typing import Any
 import polars as pl
 
 from logforge.checks.store_laws import DATASET_LAWS, STORE_LAWS, StoreLaw
-from logforge.core.frames import POLARS_TYPES
-from logforge.core.progress import Tick, silent
-from logforge.core.report import BaseReport, Lines, noted
-from logforge.core.tabulate import plural
-from logforge.dataset.quality.arrays import validate_arrays
-from logforge.dataset.quality.gates import Measures, check_thresholds, pass_gates
-from logforge.dataset.quality.transitions import validate
-from logforge.lineage.source_bytes import moved
-from logforge.schemas.errors import CheckFailed, LogforgeError, Problem, UsageError
-from logforge.schemas.manifest import Manifest
-from logforge.schemas.tables import TABLES, TRANSITIONS
-from logforge.shards.reader import MANIFEST, SPLITS, Shard, check_files, load_shards, read_manifest
-from logforge.splits.assign import crossing
-from logforge.splits.duplicates import near_duplicates
-from logforge.store.store import Store, dataset_named, open_store
+from logforge.core import POLARS_TYPES, BaseReport, Lines, Tick, noted, plural, silent
+from logforge.dataset.quality import Measures, check_thresholds, pass_gates, validate, validate_arrays
+from logforge.lineage import moved
+from logforge.schemas import TABLES, TRANSITIONS, CheckFailed, LogforgeError, Manifest, Problem, UsageError
+from logforge.shards import MANIFEST, SPLITS, Shard, check_files, load_shards, read_manifest
+from logforge.splits import crossing, near_duplicates
+from logforge.store import Store, dataset_named, open_store
 
 SHOWN = 20
 """So many rows of one law are named; their number is told, and its query gives all."""

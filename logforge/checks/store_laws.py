@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, get_args
 
+from logforge.schemas import TABLES
 from logforge.schemas import episode as words
-from logforge.schemas.tables import TABLES
-from logforge.splits.duplicates import THRESHOLD
+from logforge.splits import THRESHOLD
 
 _FRESH = "ingest the logs into a fresh store: rows were changed or lost by something else than logforge"
 _INGEST = "run `logforge ingest` on the logs again: it completes what a run left undone"

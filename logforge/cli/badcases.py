@@ -50,9 +50,8 @@ def badcases(
     Example: logforge badcases default --out bad-cases
              logforge build-dataset --reward reward.yaml --weights bad-cases/up-weight.yaml
     """
-    from logforge.report.bad_case_files import write_bad_cases
-    from logforge.report.bad_case_search import bad_cases
-    from logforge.store.store import open_store
+    from logforge.report import bad_cases, write_bad_cases
+    from logforge.store import open_store
 
     with open_store(store, read_only=True, wait=wait, waiting=say) as opened:
         found = bad_cases(opened, dataset, limit=limit, seed=seed)

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from logforge.cli.options import JSON, STORE, WAIT, options, say, show, stated, taken
-from logforge.dataset.build.config import BuildConfig, Gates
-from logforge.dataset.states.config import StateConfig
+from logforge.dataset.build import BuildConfig, Gates
+from logforge.dataset.states import StateConfig
 
 
 @click.command("build-dataset")
@@ -54,10 +54,9 @@ def build_dataset(
     \b
     Example: logforge build-dataset --reward reward.yaml
     """
-    from logforge.core.progress import bar
-    from logforge.dataset.build.earlier_dataset import earlier_arguments, earlier_reduction
-    from logforge.dataset.build.pipeline import build_dataset, earlier_vocabulary
-    from logforge.store.store import open_store
+    from logforge.core import bar
+    from logforge.dataset.build import build_dataset, earlier_arguments, earlier_reduction, earlier_vocabulary
+    from logforge.store import open_store
 
     config = BuildConfig(**taken(BuildConfig, given))
     gates = stated(taken(Gates, given))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from logforge.cli.options import JSON, STORE, WAIT, options, say, show, stated
-from logforge.dataset.build.config import Gates
+from logforge.dataset.build import Gates
 
 
 @click.command()
@@ -27,8 +27,8 @@ def check(dataset: str | None, store: str, sources: bool, wait: float, as_json: 
              logforge check default --max-conflict-rate 0.2
              logforge check --sources
     """
-    from logforge.checks.pipeline import check as run
-    from logforge.core.progress import bar
+    from logforge.checks import check as run
+    from logforge.core import bar
 
     with bar("check") as tick:
         report = run(store, dataset, stated(gates), tick, sources=sources, wait=wait, waiting=say)

@@ -30,8 +30,8 @@ from logforge.cli.report import report
 from logforge.cli.reward import reward
 from logforge.cli.simulate import simulate
 from logforge.cli.train import doctor, sweep, train
-from logforge.core.progress import printable
-from logforge.schemas.errors import LogforgeError, UsageError
+from logforge.core import printable
+from logforge.schemas import LogforgeError, UsageError
 
 
 class Commands(click.Group):
@@ -135,7 +135,7 @@ def sql(query: str, store: str, as_csv: bool, wait: float, as_json: bool) -> Non
     Example: logforge sql "SELECT action, count(*) FROM transitions_latest GROUP BY 1 ORDER BY 2 DESC"
     """
     from logforge.cli.listings import run_query
-    from logforge.store.store import open_store
+    from logforge.store import open_store
 
     text = sys.stdin.read() if query == "-" else query
     with open_store(store, read_only=True, wait=wait, waiting=say) as opened:
@@ -154,8 +154,8 @@ def explain(episode: str, store: str, dataset: str | None, as_json: bool) -> Non
     \b
     Example: logforge explain 4f2a:3
     """
-    from logforge.lineage.explanation import explain as run
-    from logforge.store.store import open_store
+    from logforge.lineage import explain as run
+    from logforge.store import open_store
 
     with open_store(store, read_only=True) as opened:
         show(run(opened, episode, dataset), as_json)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from logforge.schemas.errors import Problem, SpecError
+from logforge.schemas import Problem, SpecError
 
 GLOBAL = "store"
 """The one key at the top that every command which takes it gets."""

@@ -27,8 +27,8 @@ def conflicts(dataset: str, store: str, limit: int, wait: float, as_json: bool, 
     Example: logforge conflicts --kind contrast
     """
     from logforge.cli.listings import conflict_views
-    from logforge.dataset.conflicts.views import Narrowed
-    from logforge.store.store import open_store
+    from logforge.dataset.conflicts import Narrowed
+    from logforge.store import open_store
 
     with open_store(store, read_only=True, wait=wait, waiting=say) as opened:
         show(conflict_views(opened, dataset, Narrowed(**only), limit), as_json)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from logforge.cli.options import JSON, STORE, options, show
-from logforge.evaluation.config import CreditConfig
+from logforge.evaluation import CreditConfig
 
 
 @click.command()
@@ -24,9 +24,9 @@ def credit(run: str, store: str, as_json: bool, **given: Any) -> None:
     \b
     Example: logforge credit runs/default --method all --out credit.parquet
     """
-    from logforge.core.progress import bar
-    from logforge.evaluation.credit.pipeline import credit_of
-    from logforge.store.store import open_store
+    from logforge.core import bar
+    from logforge.evaluation.credit import credit_of
+    from logforge.store import open_store
 
     with open_store(store, read_only=not given["keep"], create=False) as opened, bar("credit") as tick:
         report = credit_of(opened, run, progress=tick, **given)
@@ -50,9 +50,9 @@ def credit_agreement(run: str, key_steps: str, store: str, as_json: bool, **give
     \b
     Example: logforge credit-agreement runs/default key_steps.jsonl --method counterfactual
     """
-    from logforge.core.progress import bar
-    from logforge.evaluation.credit.agreement import credit_agreement as agreement
-    from logforge.store.store import open_store
+    from logforge.core import bar
+    from logforge.evaluation.credit import credit_agreement as agreement
+    from logforge.store import open_store
 
     with open_store(store, read_only=True, create=False) as opened, bar("credit") as tick:
         report = agreement(opened, run, key_steps, progress=tick, **given)

@@ -31,8 +31,8 @@ def diff(a: str, b: str, store: str, exit_code: bool, as_json: bool, **given: An
     Example: logforge diff before after
              logforge diff datasets/default /backup/default --exit-code
     """
-    from logforge.core.progress import bar
-    from logforge.dataset.diff.pipeline import diff_datasets
+    from logforge.core import bar
+    from logforge.dataset.diff import diff_datasets
 
     with bar("diff") as tick:
         report = diff_datasets(a, b, store, progress=tick, **given)

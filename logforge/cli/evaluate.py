@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from logforge.cli.options import JSON, flag, is_set, options, show, taken
-from logforge.evaluation.config import EstimateConfig, PlayConfig
+from logforge.evaluation import EstimateConfig, PlayConfig
 
 
 @click.command()
@@ -23,9 +23,9 @@ def evaluate(run: str, as_json: bool, **given: Any) -> None:
     Example: logforge evaluate runs/default
              logforge evaluate runs/default --simulator it-ops --baselines all
     """
-    from logforge.core.progress import bar
-    from logforge.evaluation.pipeline import evaluate as estimate
-    from logforge.evaluation.playing import play
+    from logforge.core import bar
+    from logforge.evaluation import evaluate as estimate
+    from logforge.evaluation import play
 
     playing, estimating = taken(PlayConfig, given), taken(EstimateConfig, given)
     _refuse_ignored(playing["simulator"])
@@ -39,7 +39,7 @@ def evaluate(run: str, as_json: bool, **given: Any) -> None:
 
 def _refuse_ignored(simulator: str | None) -> None:
     """Raises UsageError for an option that would be ignored."""
-    from logforge.schemas.errors import UsageError
+    from logforge.schemas import UsageError
 
     if simulator is None:
         if ignored := _first_set(PlayConfig, "episodes", "baselines", "held_out"):

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from logforge.cli.options import JSON, STORE, options, show
-from logforge.exports.catalogue import FORMATS, Options
+from logforge.exports import FORMATS, Options
 
 _WIDTH = max(map(len, FORMATS))
 _LISTED = "\n".join(f"      {name:{_WIDTH}}  {form.writes}" for name, form in FORMATS.items())
@@ -42,8 +42,8 @@ def export(
     dataset: str, format_name: str, out: str, split: str | None, store: str, as_json: bool, **chosen: Any
 ) -> None:
     """See _HELP."""
-    from logforge.core.progress import bar
-    from logforge.exports.pipeline import export as run
+    from logforge.core import bar
+    from logforge.exports import export as run
 
     with bar("export") as tick:
         report = run(dataset, format_name, out, split, store=store, options=Options(**chosen), progress=tick)

@@ -42,8 +42,8 @@ def forget(
     Example: logforge forget --session 7f3a --dry-run
     """
     from logforge.forgetting import pipeline as forgetting
-    from logforge.schemas.errors import UsageError
-    from logforge.store.store import open_store
+    from logforge.schemas import UsageError
+    from logforge.store import open_store
 
     with open_store(store, create=False, wait=wait, waiting=say) as opened:
         if revoke and runs:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from logforge.cli.options import JSON, STORE, WAIT, options, say, show, taken
-from logforge.ingestion.config import IngestConfig
+from logforge.ingestion import IngestConfig
 
 
 @click.command()
@@ -54,12 +54,11 @@ def ingest(
     """
     from logforge.api import ingest as run
     from logforge.api import watch as follow
-    from logforge.core.progress import bar
-    from logforge.ingestion.dry_runs import dry_run as plan
-    from logforge.ingestion.request import read_options
-    from logforge.ingestion.sources.pipes import apart
-    from logforge.ingestion.watching import until_told
-    from logforge.store.store import open_store
+    from logforge.core import bar
+    from logforge.ingestion import dry_run as plan
+    from logforge.ingestion import read_options, until_told
+    from logforge.ingestion.sources import apart
+    from logforge.store import open_store
 
     apart(paths, name)
     config = taken(IngestConfig, given)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from logforge.core.report import BaseReport, Lines
-from logforge.core.tabulate import table
-from logforge.schemas.errors import UsageError
-from logforge.store.store import Store, dataset_named
+from logforge.core import BaseReport, Lines, table
+from logforge.schemas import UsageError
+from logforge.store import Store, dataset_named
 
 if TYPE_CHECKING:
-    from logforge.dataset.conflicts.views import ConflictView, Narrowed
+    from logforge.dataset.conflicts import ConflictView, Narrowed
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,8 @@ def run_query(store: Store, query: str) -> Listing:
 
 def compiled(spec_path: str) -> Text:
     """The query of a reward spec."""
-    from logforge.rewards.pipeline import compile_query, load_spec
+    from logforge.rewards import load_spec
+    from logforge.rewards.sql import compile_query
 
     spec = load_spec(spec_path)
     query = compile_query(spec)
@@ -109,7 +109,7 @@ class Conflicts(BaseReport):
         if not self.views:
             yield "no conflicts"
             return
-        from logforge.dataset.conflicts.views import render
+        from logforge.dataset.conflicts import render
 
         yield from (f"{render(view)}\n" for view in self.views)
         yield f"{len(self.views)} of {self.total} conflicts shown"
@@ -117,7 +117,7 @@ class Conflicts(BaseReport):
 
 def conflict_views(store: Store, dataset: str, only: Narrowed, limit: int) -> Conflicts:
     """A dataset's conflicts. Raises UnknownName for a dataset that is not in the store."""
-    from logforge.dataset.conflicts.views import count, sides
+    from logforge.dataset.conflicts import count, sides
 
     name = dataset_named(store, dataset)
     return Conflicts(sides(store.con, name, only, limit), count(store.con, name, only))

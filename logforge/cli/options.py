@@ -14,9 +14,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from logforge.core.options import KEY, Option
-from logforge.core.progress import printable
-from logforge.core.report import BaseReport
+from logforge.core import KEY, BaseReport, Option, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -23,7 +23,7 @@ def policy_show(folder: str, as_json: bool) -> None:
     \b
     Example: logforge policy show runs/default/cql
     """
-    from logforge.learning.policies.description import about
+    from logforge.learning.policies import about
 
     show(about(folder), as_json)
 
@@ -38,7 +38,7 @@ def policy_export(folder: str, out: str, as_json: bool) -> None:
     \b
     Example: logforge policy export runs/default/cql --out cql.onnx
     """
-    from logforge.learning.policies.onnx import export_onnx
+    from logforge.learning.policies import export_onnx
 
     show(export_onnx(folder, out), as_json)
 
@@ -68,6 +68,6 @@ def policy_fingerprint(folder: str, dataset: str, as_json: bool, **options: Any)
     \b
     Example: logforge policy fingerprint runs/default/cql --dataset datasets/default --against runs/other/cql
     """
-    from logforge.learning.training.fingerprints import compare
+    from logforge.learning.training import compare
 
     show(compare(folder, dataset, **options), as_json)

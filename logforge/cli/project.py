@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from logforge.core.report import BaseReport, Lines, noted
-from logforge.schemas.errors import StoreError, UsageError
+from logforge.core import BaseReport, Lines, noted
+from logforge.schemas import StoreError, UsageError
 
 FILES = {
     "support.jsonl": "logs/support.jsonl",

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from logforge.cli.options import JSON, STORE, WAIT, say, show
-from logforge.schemas.errors import UsageError
+from logforge.schemas import UsageError
 
 
 @click.command()
@@ -46,8 +46,8 @@ def quarantine(
              logforge quarantine --rule malformed_record
              logforge quarantine --replay --mapping map.yaml
     """
-    from logforge.ingestion.quarantine import ROWS, overview, rows
-    from logforge.store.store import open_store
+    from logforge.ingestion import ROWS, overview, rows
+    from logforge.store import open_store
 
     if replay:
         _replay(store, wait, as_json, rule=rule, source=source, format=format_name, mapping=mapping)
@@ -62,8 +62,8 @@ def quarantine(
 
 def _replay(store: str, wait: float, as_json: bool, **choice: Any) -> NoReturn:
     from logforge.api import replay
-    from logforge.core.progress import bar
-    from logforge.store.store import open_store
+    from logforge.core import bar
+    from logforge.store import open_store
 
     with open_store(store, create=False, wait=wait, waiting=say) as opened, bar("replay") as tick:
         report = replay(opened, **choice, workers=os.cpu_count() or 1, progress=tick)

@@ -38,9 +38,9 @@ def report(dataset: str, store: str, wait: float, as_json: bool, **given: Any) -
     Example: logforge report default
              logforge report default --section sufficiency --section drift
     """
-    from logforge.core.progress import bar
-    from logforge.report.pipeline import report as measure
-    from logforge.store.store import open_store
+    from logforge.core import bar
+    from logforge.report import report as measure
+    from logforge.store import open_store
 
     with open_store(store, read_only=True, wait=wait, waiting=say) as opened, bar("report") as tick:
         found = measure(opened, dataset, progress=tick, **given)

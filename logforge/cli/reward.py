@@ -44,10 +44,10 @@ def reward_lint(spec: str, store: str | None, seed: int, strict: bool, wait: flo
     Example: logforge reward lint reward.yaml
              logforge reward lint reward.yaml --store logforge.duckdb
     """
-    from logforge.core.progress import bar
-    from logforge.rewards.lint.pipeline import lint
-    from logforge.rewards.pipeline import load_spec
-    from logforge.store.store import open_store
+    from logforge.core import bar
+    from logforge.rewards import load_spec
+    from logforge.rewards.lint import lint
+    from logforge.store import open_store
 
     loaded = load_spec(spec)
     if store is None:
@@ -74,9 +74,9 @@ def reward_diff(a: str, b: str, store: str, seed: int, wait: float, as_json: boo
     \b
     Example: logforge reward diff reward.yaml other.yaml
     """
-    from logforge.core.progress import bar
-    from logforge.rewards.lint.diff import reward_diff as compare
-    from logforge.store.store import open_store
+    from logforge.core import bar
+    from logforge.rewards.lint import reward_diff as compare
+    from logforge.store import open_store
 
     with open_store(store, create=False, wait=wait, waiting=say) as opened, bar("score") as tick:
         report = compare(opened, a, b, seed=seed, progress=tick)

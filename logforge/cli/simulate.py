@@ -44,9 +44,9 @@ def simulate(name: str, episodes: int, policy: str, seed: int, out: str, as_json
     \b
     Example: logforge simulate it-ops --episodes 2000 --policy mix --seed 0 --out logs
     """
-    from logforge.core.progress import bar
-    from logforge.envs.catalogue import make
-    from logforge.envs.simulation import simulate as run
+    from logforge.core import bar
+    from logforge.envs import make
+    from logforge.envs import simulate as run
 
     world = make(name, **{knob: value for knob, value in knobs.items() if value is not None})
     with bar("simulate") as tick:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from logforge.cli.options import JSON, is_set, options, say, show, taken
-from logforge.evaluation.config import SweepConfig
-from logforge.learning.training.config import TrainConfig
+from logforge.evaluation import SweepConfig
+from logforge.learning.training import TrainConfig
 
 
 @click.command()
@@ -31,8 +31,8 @@ def train(dataset: str, out: str | None, as_json: bool, **settings: Any) -> None
              logforge train datasets/default --algo iql --members 10
              logforge train datasets/march --warm-start runs/february --replay datasets/february
     """
-    from logforge.core.progress import bar
-    from logforge.learning.training.pipeline import train as run
+    from logforge.core import bar
+    from logforge.learning.training import train as run
 
     target = out or f"runs/{Path(dataset).name}"
     with bar("train") as tick:
@@ -63,8 +63,8 @@ def sweep(dataset: str, out: str | None, as_json: bool, **given: Any) -> None:
     \b
     Example: logforge sweep datasets/default --alpha 0.3,1,3 --gamma 0.95,0.99
     """
-    from logforge.core.progress import bar
-    from logforge.evaluation.tuning.sweeping import sweep as run
+    from logforge.core import bar
+    from logforge.evaluation.tuning import sweep as run
 
     target, varied = out or f"runs/{Path(dataset).name}", taken(SweepConfig, given)
     with bar("sweep") as tick:
@@ -83,7 +83,7 @@ def doctor(run: str, dataset: str | None, as_json: bool) -> None:
     \b
     Example: logforge doctor runs/default
     """
-    from logforge.evaluation.tuning.diagnosis import diagnose
+    from logforge.evaluation.tuning import diagnose
 
     report = diagnose(run, dataset_path=dataset)
     show(report, as_json)

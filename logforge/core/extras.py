@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 
-from logforge.schemas.errors import MissingExtra
+from logforge.schemas import MissingExtra
 
 
 def need(module: str, extra: str) -> ModuleType:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from logforge.core.platforms import lock
-from logforge.schemas.errors import StoreError, UsageError
+from logforge.schemas import StoreError, UsageError
 
 _ROOM = "look whether the folder may be written and the disk has room"
 

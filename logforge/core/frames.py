@@ -11,8 +11,7 @@ import polars as pl
 import pyarrow as pa
 from msgspec.structs import astuple
 
-from logforge.schemas.episode import Episode, Message, Step
-from logforge.schemas.tables import EPISODES, MESSAGES, STEPS, Table
+from logforge.schemas import EPISODES, MESSAGES, STEPS, Episode, Message, Step, Table
 
 _ARROW: dict[str, pa.DataType] = {
     "VARCHAR": pa.string(),

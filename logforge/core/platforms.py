@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from logforge.schemas.errors import StoreError
+from logforge.schemas import StoreError
 
 if sys.platform == "win32":
     import msvcrt

@@ -24,8 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from logforge.core.platforms import not_on_windows
 from logforge.core.stored_rows import StoredRows
-from logforge.schemas.episode import Episode, Message, Step
-from logforge.schemas.errors import StoreError
+from logforge.schemas import Episode, Message, Step, StoreError
 
 Item = TypeVar("Item")
 TOGETHER: Final = 512

@@ -18,8 +18,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from logforge.schemas.errors import Problem, SpecError, UnknownName
-from logforge.schemas.reward_columns import COLUMNS
+from logforge.schemas import COLUMNS, Problem, SpecError, UnknownName
 
 MAX_DEPTH = 30
 """How deep an expression may nest; a chain of ANDs or of ORs counts once."""

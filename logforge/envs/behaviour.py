@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from logforge.envs import it_ops, support
 from logforge.envs.world import CHANGED, Bools, Floats, Ints, World
-from logforge.schemas.errors import UnknownName, UsageError
+from logforge.schemas import UnknownName, UsageError
 
 Visible = Callable[[World, Ints], Floats]
 """A policy of the rows' visible columns: rows (n, columns) to probabilities (n, actions)."""

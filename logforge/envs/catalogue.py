@@ -13,7 +13,7 @@ from typing import Any
 from logforge.envs.it_ops import ItOps
 from logforge.envs.support import Support
 from logforge.envs.world import Difficulty, World
-from logforge.schemas.errors import UnknownName
+from logforge.schemas import UnknownName
 
 WORLDS: dict[str, type[World]] = {world.name: world for world in (ItOps, Support)}
 """The simulators by name."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from logforge.core.intervals import Estimate, difference, share
+from logforge.core import Estimate, difference, share
 from logforge.envs.behaviour import part
 from logforge.envs.catalogue import make
 from logforge.envs.episodes import Rollout, draws
@@ -14,7 +14,7 @@ from logforge.envs.it_ops import APPLIED, CHECKED
 from logforge.envs.rollout import Policy, roll, seeing
 from logforge.envs.wording import Script, script
 from logforge.envs.world import Bools, Floats, World
-from logforge.schemas.errors import Mismatch
+from logforge.schemas import Mismatch
 
 
 @dataclass(frozen=True)

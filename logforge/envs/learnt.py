@@ -7,11 +7,10 @@ import numpy as np
 from logforge.envs.episodes import Rollout
 from logforge.envs.rollout import Policy, View
 from logforge.envs.world import Floats
-from logforge.learning.policies.bundle import PolicyBundle
-from logforge.rewards.returns import returns_to_go
-from logforge.serving.server import StateServer
-from logforge.shards.arrays import SplitArrays
-from logforge.shards.sides import plain_sides
+from logforge.learning.policies import PolicyBundle
+from logforge.rewards import returns_to_go
+from logforge.serving import StateServer
+from logforge.shards import SplitArrays, plain_sides
 
 
 def feature_arrays(run: Rollout, gamma: float) -> SplitArrays:

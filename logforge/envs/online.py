@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from logforge.core.progress import Tick, silent
+from logforge.core import Tick, silent
 from logforge.envs.episodes import Rollout, draws
 from logforge.envs.learnt import feature_arrays
 from logforge.envs.rollout import Policy, on_features, roll
@@ -33,10 +33,8 @@ def play_online(
 
     Rewards are the world's own, ±1 at the end. Equal seeds give equal policies.
     """
-    from logforge.core.extras import one_thread
-    from logforge.core.intervals import Span
-    from logforge.learning.training.experience import Replay
-    from logforge.learning.training.learners import LEARNERS, Fit, Rules
+    from logforge.core import Span, one_thread
+    from logforge.learning.training import LEARNERS, Fit, Replay, Rules
 
     actions = len(world.actions)
     sizes = (world.features(world.reset(np.zeros(1))).shape[1], *HIDDEN, actions + 1)
@@ -58,7 +56,7 @@ def play_online(
 
 
 def _exploring(fit: object, actions: int, chance: float) -> Policy:
-    from logforge.learning.training.learners import Fit
+    from logforge.learning.training import Fit
 
     assert isinstance(fit, Fit)
 

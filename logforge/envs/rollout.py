@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from logforge.envs.episodes import Draws, Rollout
 from logforge.envs.world import HORIZON, STEPS, Features, Floats, Ints, World
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import UsageError
+from logforge.schemas import Episode, UsageError
 
 if TYPE_CHECKING:
     from logforge.envs.wording import Script

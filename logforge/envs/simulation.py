@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from logforge.core.files import replaced_file
-from logforge.core.progress import Tick, silent
-from logforge.core.report import BaseReport, Lines
+from logforge.core import BaseReport, Lines, Tick, replaced_file, silent
 from logforge.envs.behaviour import Behaviour, behaviour, part
 from logforge.envs.episodes import Rollout, draws
 from logforge.envs.rollout import Policy, View, roll
 from logforge.envs.wording import SCENARIOS, Message, Script, script, transcript
 from logforge.envs.world import RUNNING, SUCCESS, World
-from logforge.schemas.errors import UsageError
+from logforge.schemas import UsageError
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.connectors.episodes.outcome import asks_user
-from logforge.core.extras import need
+from logforge.connectors.episodes import asks_user
+from logforge.core import need
 from logforge.envs.catalogue import make
 from logforge.envs.episodes import Rollout
 from logforge.envs.wording import Script, as_episode, script, transcript, turn
 from logforge.envs.world import COINS, RUNNING, Bools, Features, Floats, World
-from logforge.schemas.episode import CLARIFY, RESPOND, Episode
+from logforge.schemas import CLARIFY, RESPOND, Episode
 
 Observation = dict[str, Any]
 """`text`: what was said since the last action, `features`: the structured observation."""

@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from logforge.connectors.chat.openai_messages import add_messages
-from logforge.connectors.episodes.builder import EpisodeBuilder, content_id
-from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
+from logforge.connectors.chat import add_messages
+from logforge.connectors.episodes import SOFT_REFUSAL, EpisodeBuilder, content_id
 from logforge.envs.episodes import NO_ACTION, Rollout
 from logforge.envs.world import HORIZON, NOTHING, Floats, World
-from logforge.schemas.episode import CLARIFY, RESPOND, Episode
-from logforge.schemas.yamltext import parse
+from logforge.schemas import CLARIFY, RESPOND, Episode, parse
 
 SCENARIOS = 1000
 """So many openings, tickets and hidden problems a run has at most; episodes of one are trials of one task."""

@@ -19,8 +19,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.schemas.episode import CLARIFY, RESPOND, ResultStatus
-from logforge.schemas.errors import UsageError
+from logforge.schemas import CLARIFY, RESPOND, ResultStatus, UsageError
 
 Ints = NDArray[np.int16]
 Bools = NDArray[np.bool_]

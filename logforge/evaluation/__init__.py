@@ -1,1 +1,27 @@
 """What a policy is worth: estimated from the log, or played."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logforge.schemas.faces import face
+
+if TYPE_CHECKING:
+    from logforge.evaluation.config import CreditConfig, EstimateConfig, PlayConfig, SweepConfig
+    from logforge.evaluation.pipeline import evaluate
+    from logforge.evaluation.playing import play
+    from logforge.evaluation.sample_efficiency import curve_area, interactions_to, outcomes
+
+__all__ = [
+    "CreditConfig", "EstimateConfig", "PlayConfig", "SweepConfig", "curve_area", "evaluate",
+    "interactions_to", "outcomes", "play",
+]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = face(
+        __name__,
+        config="CreditConfig EstimateConfig PlayConfig SweepConfig",
+        pipeline="evaluate",
+        playing="play",
+        sample_efficiency="curve_area interactions_to outcomes",
+    )

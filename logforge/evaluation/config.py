@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from logforge.core.options import option
+from logforge.core import option
 
 
 def _numbers(text: str) -> tuple[float, ...]:

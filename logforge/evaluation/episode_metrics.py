@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Estimate, bracketed, share
-from logforge.schemas.episode import CLARIFY, RESPOND
-from logforge.shards.arrays import SplitArrays
+from logforge.core import Estimate, bracketed, share
+from logforge.schemas import CLARIFY, RESPOND
+from logforge.shards import SplitArrays
 
 SEVEN: Final = (
     "success", "steps_of_successes", "reward", "invalid_calls", "tool_entropy", "decision_ms", "resources"

@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from logforge.core import intervals
-from logforge.core.intervals import Estimate, bracketed
-from logforge.core.report import picked, plain
-from logforge.core.tabulate import table
-from logforge.learning.ope.fqe import Fitted
+from logforge.core import Estimate, bracketed, intervals, picked, plain, table
+from logforge.learning.ope import Fitted
 
 
 class Side(NamedTuple):

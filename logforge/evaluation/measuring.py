@@ -9,18 +9,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core import intervals
-from logforge.core.intervals import Estimate
-from logforge.core.progress import Tick
-from logforge.core.stages import Scope, per, stage
+from logforge.core import Estimate, Scope, Tick, intervals, per, stage
 from logforge.evaluation.families import Side
 from logforge.evaluation.report import LOGGED, PolicyRow
+from logforge.learning.ope import Fitted, Similar, Support, similar_actions
 from logforge.learning.ope import fqe as ope
-from logforge.learning.ope.fqe import Fitted
-from logforge.learning.ope.support import Similar, Support, similar_actions
-from logforge.learning.policies.bundle import PolicyBundle
-from logforge.learning.policies.runs import BC, BC_SUCCESS
-from logforge.shards.reader import Shard
+from logforge.learning.policies import BC, BC_SUCCESS, PolicyBundle
+from logforge.shards import Shard
 
 CLONES = (BC, BC_SUCCESS)
 LEAST_RESAMPLES: Final = 3

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from logforge.core.progress import Tick
-from logforge.core.stages import Scope, from_all, from_summary, per, stage
-from logforge.dataset.weights.curriculum import stage_outcomes
+from logforge.core import Scope, Tick, from_all, from_summary, per, stage
+from logforge.dataset.weights import stage_outcomes
 from logforge.evaluation.config import EstimateConfig
 from logforge.evaluation.episode_metrics import metrics_of
 from logforge.evaluation.families import Generalisation, compare
@@ -27,11 +26,9 @@ from logforge.evaluation.report import EvaluationReport, PolicyRow
 from logforge.evaluation.verdict import caveats, verdict_of
 from logforge.evaluation.weighing import weighed
 from logforge.learning.ope import fqe as ope
-from logforge.learning.policies.bundle import PolicyBundle, load_policy
-from logforge.learning.policies.runs import BC, read_run, run_data
-from logforge.schemas.errors import UsageError
-from logforge.schemas.transition import HELD_OUT
-from logforge.shards.reader import Shard
+from logforge.learning.policies import BC, PolicyBundle, load_policy, read_run, run_data
+from logforge.schemas import HELD_OUT, UsageError
+from logforge.shards import Shard
 
 MIN_UPDATES: Final = 100
 """Of a round of FQE: with a handful the value stays where it started, and would look as if it had settled."""

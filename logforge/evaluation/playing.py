@@ -15,24 +15,28 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Estimate, bracketed
-from logforge.core.platforms import peak_megabytes
-from logforge.core.progress import Tick, silent
-from logforge.core.report import BaseReport, Lines, noted, picked, plain
-from logforge.core.tabulate import plural, table
+from logforge.core import (
+    BaseReport,
+    Estimate,
+    Lines,
+    Tick,
+    bracketed,
+    noted,
+    peak_megabytes,
+    picked,
+    plain,
+    plural,
+    silent,
+    table,
+)
 from logforge.evaluation.config import PlayConfig
 from logforge.evaluation.episode_metrics import EpisodeMetrics, metrics_of
-from logforge.learning.policies.bundle import PolicyBundle, load_policy
-from logforge.learning.policies.runs import read_run, run_data
-from logforge.schemas.errors import Mismatch, UnknownName
-from logforge.schemas.manifest import INVALID
-from logforge.schemas.transition import DRAWN_SPLITS
+from logforge.learning.policies import PolicyBundle, load_policy, read_run, run_data
+from logforge.schemas import DRAWN_SPLITS, INVALID, Mismatch, UnknownName
 
 if TYPE_CHECKING:
-    from logforge.envs.evaluating import Evaluation
-    from logforge.envs.rollout import Policy
-    from logforge.envs.world import World
-    from logforge.serving.server import StateServer
+    from logforge.envs import Evaluation, Policy, World
+    from logforge.serving import StateServer
 
 BASELINES: Final = ("all", "none")
 KINDS: Final = {
@@ -144,8 +148,8 @@ def play(
     `held_out` words the episodes as no log does. Raises UnknownName for another simulator, and Mismatch when the run's dataset was
     not made of logs of it.
     """
-    from logforge.envs.catalogue import make
-    from logforge.serving.server import StateServer
+    from logforge.envs import make
+    from logforge.serving import StateServer
 
     if baselines not in BASELINES:
         raise UnknownName("choice of baselines", baselines, BASELINES)
@@ -178,8 +182,7 @@ class _Table:
 
     def add(self, name: str, policy: Policy | str) -> None:
         """Play a policy."""
-        from logforge.envs.evaluating import evaluate_policy
-        from logforge.envs.learnt import feature_arrays
+        from logforge.envs import evaluate_policy, feature_arrays
 
         start = time.process_time()
         played = evaluate_policy(self.world, policy, self.episodes, self.seed, held_out=self.held_out)
@@ -194,7 +197,7 @@ class _Table:
 
     def add_served(self, name: str, server: StateServer, bundle: PolicyBundle) -> None:
         """Play a policy that reads the dialogue, and take the time of its decisions."""
-        from logforge.envs.learnt import served
+        from logforge.envs import served
 
         self.add(name, served(server, bundle))
         played, metrics = self.found[name]
@@ -205,7 +208,7 @@ class _Table:
 
     def add_online(self, seed: int, progress: Tick) -> str:
         """Learn in the world itself, and play that. Says what it took."""
-        from logforge.envs.online import EPISODES, play_online
+        from logforge.envs import EPISODES, play_online
 
         policy, _ = play_online(self.world, seed=seed, progress=progress)
         self.add("online", policy)
@@ -242,8 +245,8 @@ def _logged(record: dict[str, Any]) -> Row:
 
 def _times(server: StateServer, bundle: PolicyBundle, played: Evaluation, held_out: bool) -> Iterator[float]:
     """Milliseconds from what was heard to the decision, in live sessions that replay what was played."""
-    from logforge.dataset.states.events import Decided, events_of
-    from logforge.envs.wording import as_episode, script, transcript
+    from logforge.dataset.states import Decided, events_of
+    from logforge.envs import as_episode, script, transcript
 
     taken = 0
     words = script(played.rollout.world.name, len(played.successes), played.seed, held_out)

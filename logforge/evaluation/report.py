@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from logforge.core.intervals import Estimate, bracketed
-from logforge.core.report import BaseReport, Lines, picked, plain
-from logforge.core.tabulate import table
-from logforge.dataset.weights.curriculum import StageOutcome
+from logforge.core import BaseReport, Estimate, Lines, bracketed, picked, plain, table
+from logforge.dataset.weights import StageOutcome
 from logforge.evaluation.episode_metrics import EpisodeMetrics
 from logforge.evaluation.families import Generalisation
-from logforge.learning.ope.importance_sampling import ROBUST, Importance
-from logforge.learning.ope.support import Support
+from logforge.learning.ope import ROBUST, Importance, Support
 
 LOGGED: Final = "logged"
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Estimate, bootstrap_mean
-from logforge.rewards.returns import Floats
-from logforge.schemas.errors import UsageError
+from logforge.core import Estimate, bootstrap_mean
+from logforge.rewards import Floats
+from logforge.schemas import UsageError
 
 
 class Outcomes(NamedTuple):

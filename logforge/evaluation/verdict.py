@@ -7,16 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from logforge.core import intervals
-from logforge.core.intervals import Estimate, bracketed
-from logforge.core.stages import from_summary, stage
+from logforge.core import Estimate, bracketed, from_summary, intervals, stage
 from logforge.evaluation.measuring import CLONES, Measured
 from logforge.evaluation.report import LOGGED, PolicyRow, Verdict
-from logforge.learning.ope.importance_sampling import ESTIMATED_CAP
-from logforge.learning.training.config import TrainConfig
-from logforge.learning.training.findings import COLLAPSED
-from logforge.learning.training.notes import brief
-from logforge.shards.reader import Shard
+from logforge.learning.ope import ESTIMATED_CAP
+from logforge.learning.training import COLLAPSED, TrainConfig, brief
+from logforge.shards import Shard
 
 FEW_EPISODES: Final = 30
 UNSUPPORTED: Final = 0.1

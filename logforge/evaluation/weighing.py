@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from logforge.core import intervals, types
-from logforge.core.stages import Scope, per, stage
+from logforge.core import Scope, intervals, per, stage, types
 from logforge.evaluation.measuring import Measured
 from logforge.evaluation.report import PolicyRow
-from logforge.learning.ope.importance_sampling import importance
+from logforge.learning.ope import importance
 
 
 @stage(per(Scope.POLICY, "importance sampling"))

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from math import fsum
 from typing import Any
 
-from logforge.connectors.episodes.tool_names import bare_name
+from logforge.connectors.episodes import bare_name
 from logforge.exports.chat import arguments_of
 from logforge.exports.episodes import logged_episodes, without_texts
 from logforge.exports.job import Job, Written, json_lines
 from logforge.exports.tools import Definition, toolbox
-from logforge.schemas.episode import Episode, Message, Step
-from logforge.shards.sides import proposed
+from logforge.schemas import Episode, Message, Step
+from logforge.shards import proposed
 
 VERSION = "ATIF-v1.8"
 Json = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from logforge.schemas.manifest import Manifest
-from logforge.shards.card import dataset_card
+from logforge.schemas import Manifest
+from logforge.shards import dataset_card
 
 _SIZES: Final = (
     (1_000, "n<1K"),

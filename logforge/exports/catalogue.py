@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final
 
-from logforge.core.options import option
-from logforge.schemas.errors import UnknownName, UsageError
+from logforge.core import option
+from logforge.schemas import UnknownName, UsageError
 
 TRANSITIONS: Final = "transitions"
 CONTRASTS: Final = "contrasts"

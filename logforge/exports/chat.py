@@ -11,8 +11,8 @@ import json
 from collections import defaultdict
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes.tool_names import bare_name
-from logforge.schemas.episode import Episode, Message, Step
+from logforge.connectors.episodes import bare_name
+from logforge.schemas import Episode, Message, Step
 
 Chat = dict[str, Any]
 _ROLES = {"developer": "system"}

@@ -19,15 +19,12 @@ from typing import Any
 
 import polars as pl
 
-from logforge.core.files import replaced_file
-from logforge.core.report import BaseReport, Lines
-from logforge.dataset.conflicts.groups import find_conflicts
-from logforge.dataset.conflicts.rows import comparable, decisions_of
+from logforge.core import BaseReport, Lines, replaced_file
+from logforge.dataset.conflicts import comparable, decisions_of, find_conflicts
 from logforge.exports.job import check_build
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.schemas.transition import SPLIT_NAMES
-from logforge.shards.reader import read_manifest
-from logforge.store.store import Store
+from logforge.schemas import SPLIT_NAMES, UnknownName, UsageError
+from logforge.shards import read_manifest
+from logforge.store import Store
 
 CONFIDENCE = 0.95
 """What share of such intervals hold the true difference."""

@@ -20,14 +20,13 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from logforge.evaluation.credit.key_steps import read_key_steps, scored
+from logforge.evaluation.credit import read_key_steps, scored
 from logforge.exports.episodes import logged_episodes, without_texts
 from logforge.exports.job import Job, Written, json_lines
 from logforge.exports.kept_credit import KeptCredit, kept_credit
 from logforge.exports.tagged_text import Key, Part, Role, render
-from logforge.rewards.returns import Floats
-from logforge.schemas.episode import Episode, Message, SourceKind, Step
-from logforge.schemas.errors import UsageError
+from logforge.rewards import Floats
+from logforge.schemas import Episode, Message, SourceKind, Step, UsageError
 
 IMAGINED: Final = "counterfactual: it did not happen"
 AGREED: Final = 0.5

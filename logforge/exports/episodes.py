@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from logforge.dataset.actions.names import renamed
+from logforge.dataset.actions import renamed
 from logforge.exports.job import Job
-from logforge.schemas.episode import Episode
-from logforge.store.store import Store
+from logforge.schemas import Episode
+from logforge.store import Store
 
 AUGMENTED = "augmented: it has no text"
 _BATCH = 128

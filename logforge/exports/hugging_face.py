@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from logforge.core.files import refuse_foreign, replaced_folder
+from logforge.core import refuse_foreign, replaced_folder
 from logforge.exports.card import Size, card
 from logforge.exports.job import Job, Written
 from logforge.exports.rows import write_rows
-from logforge.shards.reader import Shard
+from logforge.shards import Shard
 
 MARK = "logforge_manifest.json"
 _FILE_BYTES = 500_000_000

@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from logforge.core.files import replaced_file
-from logforge.core.progress import Tick, silent
+from logforge.core import Tick, replaced_file, silent
 from logforge.exports.catalogue import Options
-from logforge.schemas.errors import Mismatch, UsageError
-from logforge.schemas.manifest import Manifest
-from logforge.shards.reader import Shard
-from logforge.store.store import Store
+from logforge.schemas import Manifest, Mismatch, UsageError
+from logforge.shards import Shard
+from logforge.store import Store
 
 
 @dataclass(frozen=True)

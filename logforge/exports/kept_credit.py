@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logforge.exports.job import Job
-from logforge.schemas.errors import UnknownName, UsageError
+from logforge.schemas import UnknownName, UsageError
 
 _KINDS = """
 SELECT DISTINCT method, policy, settings FROM credit WHERE dataset = $1 AND split = $2 AND hash = $3 ORDER BY ALL

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from logforge.core.extras import need
-from logforge.core.files import replaced_file
+from logforge.core import need, replaced_file
 from logforge.exports.job import Job, Written
-from logforge.shards.d3rlpy import manifest_beside, to_mdp_dataset
+from logforge.shards import manifest_beside, to_mdp_dataset
 
 
 def write(job: Job) -> list[Written]:

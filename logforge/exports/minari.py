@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from logforge.core.extras import need
-from logforge.core.files import refuse_foreign, replaced_folder
+from logforge.core import need, refuse_foreign, replaced_folder
 from logforge.exports.job import Job, Written
-from logforge.schemas.errors import UsageError
-from logforge.shards.reader import Shard
+from logforge.schemas import UsageError
+from logforge.shards import Shard
 
 MARK = "logforge_manifest.json"
 _ID = re.compile(r"[-\w]+-v\d+")

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logforge.core.progress import Tick, silent
-from logforge.core.report import BaseReport, Lines, picked
+from logforge.core import BaseReport, Lines, Tick, picked, silent
 from logforge.exports.catalogue import TRANSITIONS, Format, Options, format_named
 from logforge.exports.job import Job, Written, check_build
-from logforge.schemas.errors import Mismatch, UsageError
-from logforge.shards.reader import SPLITS, Shard, load_shards, read_manifest
-from logforge.store.files import own_files
-from logforge.store.store import DEFAULT_PATH, open_store
+from logforge.schemas import Mismatch, UsageError
+from logforge.shards import SPLITS, Shard, load_shards, read_manifest
+from logforge.store import DEFAULT_PATH, open_store, own_files
 
 if TYPE_CHECKING:
     pass

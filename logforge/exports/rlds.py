@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from logforge.core.files import replaced_file
+from logforge.core import replaced_file
 from logforge.exports.job import Job, Written
 from logforge.exports.rows import GROUP, lists
-from logforge.shards.batches import Array
-from logforge.shards.reader import Shard
+from logforge.shards import Array, Shard
 
 VERSION = "1"
 

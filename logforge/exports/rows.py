@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from logforge.core.files import replaced_file
+from logforge.core import replaced_file
 from logforge.exports.job import Job, Written
-from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards.batches import Array
-from logforge.shards.reader import Shard
+from logforge.schemas import PROPENSITY_KINDS
+from logforge.shards import Array, Shard
 
 GROUP = 8192
 """Rows that are in memory at once: a row group."""

@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from logforge.schemas.errors import InputError
+from logforge.schemas import InputError
 
 Role = Literal["system", "user", "assistant", "tool"]
 Kind = Literal["said", "thought", "step", "result"]

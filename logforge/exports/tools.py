@@ -10,9 +10,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from logforge.connectors.episodes.tool_names import bare_name
-from logforge.schemas.episode import Episode
-from logforge.store.store import Store
+from logforge.connectors.episodes import bare_name
+from logforge.schemas import Episode
+from logforge.store import Store
 
 Definition = dict[str, Any]
 

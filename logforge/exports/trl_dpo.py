@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.dataset.actions.names import renamed
+from logforge.dataset.actions import renamed
 from logforge.exports.chat import Chat, Turn, answer_of, chat_of, prompt_flaw, turns_of
 from logforge.exports.contrasts import NO_CONTRAST, pairs_of
 from logforge.exports.job import Job, Written, json_lines
 from logforge.exports.tools import as_text, toolbox
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import UsageError
+from logforge.schemas import Episode, UsageError
 
 _BATCH = 128
 UNCERTAIN = "uncertain"

@@ -24,8 +24,8 @@ import polars as pl
 
 from logforge.exports.job import Job
 from logforge.exports.kept_credit import kept_credit
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.shards.batches import Array
+from logforge.schemas import UnknownName, UsageError
+from logforge.shards import Array
 
 RETURN: Final = "return"
 MOST: Final = 20.0

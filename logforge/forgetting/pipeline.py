@@ -21,20 +21,28 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from logforge.connectors.detection import registry
-from logforge.connectors.episodes.builder import episode_id
-from logforge.core.frames import rows_table
+from logforge.connectors import registry
+from logforge.connectors.episodes import episode_id
+from logforge.core import rows_table
 from logforge.forgetting.report import DatasetLoss, ForgetReport, RevokeReport, RunLoss
 from logforge.forgetting.runs import drop_from_runs
 from logforge.forgetting.shards import check_datasets, drop_from_datasets, losses
-from logforge.ingestion.sources.discover import label_of
-from logforge.rewards.scorers.inputs import every_text
-from logforge.schemas.errors import UsageError
-from logforge.schemas.tables import FORGOTTEN, TABLES
-from logforge.store.forgotten import RULE, Kind, key_of, keys_in, names_forgotten, pending
-from logforge.store.keyed_hashes import short_hash, store_key, without_kind
-from logforge.store.store import Store
-from logforge.texts.encoders import text_hash
+from logforge.ingestion.sources import label_of
+from logforge.rewards.scorers import every_text
+from logforge.schemas import FORGOTTEN, TABLES, UsageError
+from logforge.store import (
+    RULE,
+    Kind,
+    Store,
+    key_of,
+    keys_in,
+    names_forgotten,
+    pending,
+    short_hash,
+    store_key,
+    without_kind,
+)
+from logforge.texts import text_hash
 
 _NEAREST = 3
 _EPISODES_AT_ONCE = 512

@@ -6,9 +6,8 @@ import shlex
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from logforge.core.report import BaseReport, Lines, noted, rest
-from logforge.core.tabulate import plural
-from logforge.store.forgotten import Kind
+from logforge.core import BaseReport, Lines, noted, plural, rest
+from logforge.store import Kind
 
 _SHOWN = 20
 

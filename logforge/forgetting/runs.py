@@ -14,13 +14,12 @@ from pathlib import Path
 import msgspec
 import xxhash
 
-from logforge.core.files import replaced_folder
-from logforge.dataset.states.golden import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden
+from logforge.core import replaced_folder
+from logforge.dataset.states import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden
 from logforge.forgetting.report import RunLoss
-from logforge.learning.policies.bundle import CARD, PolicyBundle, load_policy
-from logforge.schemas.errors import CheckFailed, LogforgeError, Problem
-from logforge.schemas.manifest import Manifest
-from logforge.shards.reader import MANIFEST
+from logforge.learning.policies import CARD, PolicyBundle, load_policy
+from logforge.schemas import CheckFailed, LogforgeError, Manifest, Problem
+from logforge.shards import MANIFEST
 
 
 def drop_from_runs(

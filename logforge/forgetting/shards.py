@@ -10,19 +10,14 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from logforge.dataset.build.config import BuildConfig
-from logforge.dataset.conflicts.groups import find_conflicts
-from logforge.dataset.conflicts.near import near_states
-from logforge.dataset.conflicts.rows import comparable, decisions_of
-from logforge.dataset.states.coverage import thought_leak
-from logforge.dataset.states.golden import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden
-from logforge.dataset.weights.curriculum import STAGES_FILE, without
+from logforge.dataset.build import BuildConfig
+from logforge.dataset.conflicts import comparable, decisions_of, find_conflicts, near_states
+from logforge.dataset.states import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden, thought_leak
+from logforge.dataset.weights import STAGES_FILE, without
 from logforge.forgetting.report import DatasetLoss
-from logforge.schemas.errors import Mismatch
-from logforge.schemas.manifest import Manifest, SourceRef
-from logforge.shards.files import PART_BYTES
-from logforge.shards.reader import MANIFEST, SPLITS, load_shards, read_manifest, write_dataset
-from logforge.store.store import Store
+from logforge.schemas import Manifest, Mismatch, SourceRef
+from logforge.shards import MANIFEST, PART_BYTES, SPLITS, load_shards, read_manifest, write_dataset
+from logforge.store import Store
 
 _REMEDY = "build it again, or delete its folder, and then forget"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from logforge.core.stages import Scope, per, stage
+from logforge.core import Scope, per, stage
 from logforge.ingestion.long_files import in_parts
 from logforge.ingestion.reading import Group, Job, read_lazily, read_together
 from logforge.ingestion.workers import QUEUED, Crew, Task

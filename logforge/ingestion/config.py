@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from logforge.core.options import option
-from logforge.ingestion.sources.limits import Limits
+from logforge.core import option
+from logforge.ingestion.sources import Limits
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from logforge.connectors.detection import claims, get
-from logforge.connectors.records.base import Head, look
-from logforge.core.report import BaseReport, Lines, noted
-from logforge.core.tabulate import table
+from logforge.connectors import claims, get
+from logforge.connectors.records import Head, look
+from logforge.core import BaseReport, Lines, noted, table
 from logforge.ingestion.packed import Unpacker, discard, withheld
 from logforge.ingestion.reading import Job, ReadOptions, SourceReading, read_source
 from logforge.ingestion.safe_labels import with_safe_labels
-from logforge.ingestion.sources.discover import Found, find
-from logforge.ingestion.sources.pipes import apart, spooled
+from logforge.ingestion.sources import Found, apart, find, spooled
 from logforge.ingestion.stored_sources import Known, source_id_of
-from logforge.schemas.rules import remedy_of
-from logforge.store.files import own_files
-from logforge.store.forgotten import keys_in
-from logforge.store.keyed_hashes import key_path, store_key
-from logforge.store.store import open_store
+from logforge.schemas import remedy_of
+from logforge.store import key_path, keys_in, open_store, own_files, store_key
 
 _KEYS = 8
 _ARCHIVE = "an archive: its members are read as the files of a folder are"

@@ -15,12 +15,12 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logforge.connectors.detection import get
-from logforge.connectors.records.base import NeedsWhole, Source, Span
-from logforge.core.frames import Tables
-from logforge.ingestion.hygiene.redaction import ALLOWED
+from logforge.connectors import get
+from logforge.connectors.records import NeedsWhole, Source, Span
+from logforge.core import Tables
+from logforge.ingestion.hygiene import ALLOWED
 from logforge.ingestion.reading import Chunk, Group, Job, SourceReading, read_together
-from logforge.ingestion.sources.discover import Verdict
+from logforge.ingestion.sources import Verdict
 from logforge.ingestion.workers import Crew, Task
 
 PART_BYTES = 6 << 20

@@ -6,19 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from logforge.core.progress import Tick
-from logforge.core.stages import Scope, from_summary, per, stage
-from logforge.ingestion.hygiene.redaction import Redaction
+from logforge.core import Scope, Tick, from_summary, per, stage
+from logforge.ingestion.hygiene import Redaction
 from logforge.ingestion.packed import withheld
 from logforge.ingestion.reading import Job, ReadOptions
 from logforge.ingestion.request import Looked, Place, Request, Sources
 from logforge.ingestion.safe_labels import replaced_by, with_safe_labels
-from logforge.ingestion.sources.discover import Found, Verdict, find, found_again, sha256_of
-from logforge.ingestion.sources.pipes import spooled
+from logforge.ingestion.sources import Found, Verdict, find, found_again, sha256_of, spooled
 from logforge.ingestion.stored_sources import Known, source_id_of
-from logforge.store.files import own_files
-from logforge.store.forgotten import keys_in
-from logforge.store.keyed_hashes import store_key
+from logforge.store import keys_in, own_files, store_key
 
 
 @stage(

@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from logforge.connectors import detection as connectors
-from logforge.core.frames import rows_table
+from logforge.core import rows_table
 from logforge.ingestion.ownership import Orphan, orphans
 from logforge.ingestion.reading import ReadOptions
-from logforge.ingestion.sources.discover import Found, same_place
-from logforge.schemas.tables import QUARANTINE
-from logforge.store.forgotten import keys_in
-from logforge.store.keyed_hashes import store_key
-from logforge.store.store import Store
+from logforge.ingestion.sources import Found, same_place
+from logforge.schemas import QUARANTINE
+from logforge.store import Store, keys_in, store_key
 
 
 class Heir(NamedTuple):

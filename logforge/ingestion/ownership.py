@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logforge.connectors.records.base import excerpt
-from logforge.core.frames import Tables, rows_table
+from logforge.connectors.records import excerpt
+from logforge.core import Tables, rows_table
 from logforge.ingestion.reading import Chunk
-from logforge.schemas.tables import QUARANTINE
-from logforge.store.store import Store
+from logforge.schemas import QUARANTINE
+from logforge.store import Store
 
 
 class Resolved(NamedTuple):

@@ -15,12 +15,11 @@ import msgspec
 
 from logforge.ingestion.reading import Job, read_source
 from logforge.ingestion.safe_labels import replaced_by, with_safe_labels
-from logforge.ingestion.sources.discover import Found, Verdict
-from logforge.ingestion.sources.unpacking import Contents, member_digest, packed_kind, unpack
+from logforge.ingestion.sources import Contents, Found, Verdict, member_digest, packed_kind, unpack
 from logforge.ingestion.stored_sources import Known, Stayed, source_id_of
-from logforge.schemas.episode import Reject, Skip
-from logforge.store.forgotten import RULE as FORGOTTEN
-from logforge.store.forgotten import hidden_label, key_of
+from logforge.schemas import Reject, Skip
+from logforge.store import RULE as FORGOTTEN
+from logforge.store import hidden_label, key_of
 
 
 @dataclass

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from logforge.core.progress import Tick, silent
-from logforge.core.stages import from_summary, stage
+from logforge.core import Tick, from_summary, silent, stage
 from logforge.ingestion.batches import read_groups
 from logforge.ingestion.looking import find_sources, look, look_again
 from logforge.ingestion.ownership import remove_sources
@@ -19,14 +18,11 @@ from logforge.ingestion.reading import prepare
 from logforge.ingestion.report import IngestReport, report_of
 from logforge.ingestion.request import Place, Request, Stored, read_options
 from logforge.ingestion.rounds import CHECKPOINT_BYTES, MEMORY, hand_over, read_and_store
-from logforge.ingestion.sources.limits import Limits
-from logforge.ingestion.sources.pipes import apart
-from logforge.ingestion.sources.unpacking import room_beside
+from logforge.ingestion.sources import Limits, apart, room_beside
 from logforge.ingestion.stored_sources import Stayed, source_id_of
 from logforge.ingestion.storing import commit
 from logforge.ingestion.workers import Crew
-from logforge.store.forgotten import refuse_pending
-from logforge.store.store import Store
+from logforge.store import Store, refuse_pending
 
 
 def ingest(

@@ -9,12 +9,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from logforge.core.report import BaseReport, Lines, each, picked
-from logforge.core.tabulate import LINES, WIDTH, ending, fit, listed, plural
-from logforge.ingestion.sources.discover import label_of
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.schemas.rules import CATALOGUE, meaning_of, remedy_of
-from logforge.store.store import Store
+from logforge.core import LINES, WIDTH, BaseReport, Lines, each, ending, fit, listed, picked, plural
+from logforge.ingestion.sources import label_of
+from logforge.schemas import CATALOGUE, UnknownName, UsageError, meaning_of, remedy_of
+from logforge.store import Store
 
 ROWS = 20
 """So many rows are shown unless a limit says otherwise."""

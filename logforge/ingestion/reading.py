@@ -14,26 +14,27 @@ import msgspec
 import pyarrow as pa
 from pyarrow.lib import ArrowException
 
-from logforge.connectors.detection import get, registry_version
-from logforge.connectors.episodes.arguments import as_logged
-from logforge.connectors.records.base import Connector, NeedsWhole, Source, Span, excerpt
-from logforge.core.frames import Tables, rows_table, tables_of
-from logforge.ingestion.hygiene.danger import Dangers
-from logforge.ingestion.hygiene.flaggers import flagger_versions
-from logforge.ingestion.hygiene.personal_data import personal_version
-from logforge.ingestion.hygiene.pipeline import Hygiene, cleaned
-from logforge.ingestion.hygiene.redaction import Redaction, rules_version
+from logforge.connectors import get, registry_version
+from logforge.connectors.episodes import as_logged
+from logforge.connectors.records import Connector, NeedsWhole, Source, Span, excerpt
+from logforge.core import Tables, rows_table, tables_of
+from logforge.ingestion.hygiene import (
+    Dangers,
+    Hygiene,
+    Redaction,
+    cleaned,
+    flagger_versions,
+    personal_version,
+    rules_version,
+)
 from logforge.ingestion.hygiene.secrets import vendors as vendor_secrets
 from logforge.ingestion.pace import ahead, collect_seldom
-from logforge.ingestion.sources.containers import VERSION as UNPACKING
-from logforge.ingestion.sources.discover import Verdict, judge
-from logforge.ingestion.sources.limits import Limits
+from logforge.ingestion.sources import VERSION as UNPACKING
+from logforge.ingestion.sources import Limits, Verdict, judge
 from logforge.ingestion.stored_options import remembered, remembering
-from logforge.schemas.episode import Episode, Reading, Reject, Skip
-from logforge.schemas.errors import InputError
-from logforge.schemas.tables import COPIES, QUARANTINE
-from logforge.store.forgotten import RULE as FORGOTTEN
-from logforge.store.forgotten import is_forgotten, is_hidden, key_of, names_forgotten
+from logforge.schemas import COPIES, QUARANTINE, Episode, InputError, Reading, Reject, Skip
+from logforge.store import RULE as FORGOTTEN
+from logforge.store import is_forgotten, is_hidden, key_of, names_forgotten
 
 ARCHIVE = "archive"
 """The format of an archive's own row in `sources`; its members are sources of their own."""

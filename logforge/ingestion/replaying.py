@@ -9,14 +9,12 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from logforge.core.progress import Tick, silent
-from logforge.core.report import BaseReport, Lines, each
-from logforge.core.tabulate import WIDTH, Count, listed, plural, table
+from logforge.core import WIDTH, BaseReport, Count, Lines, Tick, each, listed, plural, silent, table
 from logforge.ingestion.pipeline import read_again
 from logforge.ingestion.quarantine import choice
 from logforge.ingestion.stored_sources import holder_of
-from logforge.schemas.rules import remedy_of
-from logforge.store.store import Store
+from logforge.schemas import remedy_of
+from logforge.store import Store
 
 _STAYED = 2
 _RULES = 6

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from logforge.connectors.episodes.tool_names import KINDS as NAME_KINDS
-from logforge.core.report import BaseReport, Lines, each
-from logforge.core.tabulate import LINES, Count, cut, ending, fit, listed, plural, table
+from logforge.connectors.episodes import KINDS as NAME_KINDS
+from logforge.core import LINES, BaseReport, Count, Lines, cut, each, ending, fit, listed, plural, table
 from logforge.ingestion.quarantine import at_first
-from logforge.schemas.rules import remedy_of
-from logforge.store.store import Store
+from logforge.schemas import remedy_of
+from logforge.store import Store
 
 UNREAD = "unread"
 """In place of a format: no connector claimed these sources."""

@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logforge.connectors import detection as connectors
-from logforge.connectors.mapping.connector import load_mapping
-from logforge.core.progress import Tick
-from logforge.ingestion.hygiene.danger import Dangers
-from logforge.ingestion.hygiene.flaggers import flagger_versions
-from logforge.ingestion.hygiene.personal_data import personal_kinds
+from logforge.connectors.mapping import load_mapping
+from logforge.core import Tick
+from logforge.ingestion.hygiene import Dangers, flagger_versions, personal_kinds
 from logforge.ingestion.reading import Job, ReadOptions
-from logforge.ingestion.sources.discover import Found, check_paths
-from logforge.ingestion.sources.limits import Limits
+from logforge.ingestion.sources import Found, Limits, check_paths
 from logforge.ingestion.stored_sources import Known, Stayed
 from logforge.ingestion.workers import Crew
-from logforge.store.store import Store
+from logforge.store import Store
 
 
 class Place(NamedTuple):

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from logforge.core.frames import rows_table
-from logforge.schemas.tables import COPIED_DECISIONS
-from logforge.store.store import Store
+from logforge.core import rows_table
+from logforge.schemas import COPIED_DECISIONS
+from logforge.store import Store
 
 _CLAIMS = """
     CREATE OR REPLACE TEMP TABLE claims AS

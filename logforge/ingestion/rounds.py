@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from logforge.core.progress import silent
-from logforge.core.stages import Scope, from_summary, per, stage
+from logforge.core import Scope, from_summary, per, silent, stage
 from logforge.ingestion.batches import batches_of, label_of, read_groups, size_of
 from logforge.ingestion.looking import job_of
 from logforge.ingestion.new_owners import heirs
@@ -17,7 +16,7 @@ from logforge.ingestion.reading import Job, ReadOptions
 from logforge.ingestion.request import Looked, Stored
 from logforge.ingestion.resumed import settle
 from logforge.ingestion.storing import Meter, commit
-from logforge.store.store import Store
+from logforge.store import Store
 
 CHECKPOINT_BYTES = 200 << 20
 MEMORY = "128MB"

@@ -10,11 +10,10 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from logforge.ingestion.hygiene.inspection import inspect
-from logforge.ingestion.hygiene.redaction import Redaction
-from logforge.ingestion.sources.discover import Found, Verdict
+from logforge.ingestion.hygiene import Redaction, inspect
+from logforge.ingestion.sources import Found, Verdict
 from logforge.ingestion.stored_sources import source_id_of
-from logforge.store.keyed_hashes import short_hash
+from logforge.store import short_hash
 
 RULE = "secret_in_path"
 

@@ -10,10 +10,10 @@ import json
 from functools import lru_cache
 from typing import NamedTuple
 
-from logforge.connectors.detection import registry
-from logforge.connectors.mapping.connector import MappingConnector, mapping_of
-from logforge.connectors.records.base import Connector
-from logforge.schemas.errors import SpecError
+from logforge.connectors import registry
+from logforge.connectors.mapping import MappingConnector, mapping_of
+from logforge.connectors.records import Connector
+from logforge.schemas import SpecError
 
 
 class Remembered(NamedTuple):

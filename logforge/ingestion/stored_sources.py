@@ -9,11 +9,11 @@ from typing import NamedTuple
 import xxhash
 
 from logforge.connectors import detection as connectors
-from logforge.connectors.records.base import Connector, look
+from logforge.connectors.records import Connector, look
 from logforge.ingestion.reading import ARCHIVE, Job, ReadOptions
-from logforge.ingestion.sources.containers import VERSION
+from logforge.ingestion.sources import VERSION
 from logforge.ingestion.stored_options import Remembered, remembered
-from logforge.store.store import Store
+from logforge.store import Store
 
 
 class Key(NamedTuple):

@@ -9,16 +9,14 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from logforge.connectors.records.base import NeedsWhole
-from logforge.core.frames import concat, rows_table
-from logforge.core.progress import Tick
-from logforge.core.stages import Scope, per, stage
+from logforge.connectors.records import NeedsWhole
+from logforge.core import Scope, Tick, concat, per, rows_table, stage
 from logforge.ingestion.batches import label_of
 from logforge.ingestion.ownership import remove_sources, resolve
 from logforge.ingestion.packed import discard
 from logforge.ingestion.reading import Chunk, Group, SourceReading, read_lazily
-from logforge.schemas.tables import SOURCES
-from logforge.store.store import Store
+from logforge.schemas import SOURCES
+from logforge.store import Store
 
 
 @dataclass

@@ -18,15 +18,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, NamedTuple
 
-from logforge.core.report import BaseReport, Lines
-from logforge.core.tabulate import listed, plural
+from logforge.core import BaseReport, Lines, listed, plural
 from logforge.ingestion import pipeline
 from logforge.ingestion.report import IngestReport
-from logforge.ingestion.sources.discover import Found, check_paths, find
-from logforge.ingestion.sources.pipes import refuse_pipes
-from logforge.schemas.errors import StoreError
-from logforge.store.files import own_files
-from logforge.store.store import Store, open_store
+from logforge.ingestion.sources import Found, check_paths, find, refuse_pipes
+from logforge.schemas import StoreError
+from logforge.store import Store, open_store, own_files
 
 INTERVAL_S = 2.0
 _REST = 4

@@ -18,7 +18,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from logforge.schemas.errors import StoreError
+from logforge.schemas import StoreError
 
 QUEUED = 6
 """Tasks handed to each helper ahead: what keeps it busy while this process writes a checkpoint."""

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from logforge.core.report import BaseReport, Lines, noted
-from logforge.core.tabulate import cut
+from logforge.core import BaseReport, Lines, cut, noted
 from logforge.lineage.source_bytes import moved
-from logforge.rewards.pipeline import load_spec, read_inputs
-from logforge.rewards.sql.query import value, when
-from logforge.schemas.errors import LogforgeError, UnknownName, UsageError
-from logforge.schemas.reward import RewardSpec
-from logforge.shards.reader import read_manifest
-from logforge.store.store import Store, dataset_named
+from logforge.rewards import load_spec, read_inputs
+from logforge.rewards.sql import value, when
+from logforge.schemas import LogforgeError, RewardSpec, UnknownName, UsageError
+from logforge.shards import read_manifest
+from logforge.store import Store, dataset_named
 
 _TEXT = 160
 

@@ -13,12 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from logforge.connectors.episodes.content import part_text, text_of
+from logforge.connectors.episodes import part_text, text_of
+from logforge.connectors.records import BOM, Source, table_rows
 from logforge.connectors.records import json as jsontext
-from logforge.connectors.records.base import BOM, Source
-from logforge.connectors.records.tables import table_rows
-from logforge.ingestion.sources.limits import Limits
-from logforge.ingestion.sources.unpacking import packed_kind, unpack
+from logforge.ingestion.sources import Limits, packed_kind, unpack
 
 _PLACE = re.compile(r"(?:!(?P<member>[^#]+?))?(?::(?P<line>\d+))?(?P<pointers>(?:#.*)?)", re.DOTALL)
 _TEXT_KEYS = ("content", "thinking", "Text")

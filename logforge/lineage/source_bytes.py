@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from logforge.core.progress import Tick, silent
-from logforge.ingestion.sources.discover import found_again, sha256_of
-from logforge.ingestion.stored_sources import holder_of
-from logforge.schemas.errors import Problem
-from logforge.store.store import Store
+from logforge.core import Tick, silent
+from logforge.ingestion import holder_of
+from logforge.ingestion.sources import found_again, sha256_of
+from logforge.schemas import Problem
+from logforge.store import Store
 
 _REMEDY = "bring the file back as it was, or ingest it again and build again"
 _KEPT = "SELECT path, sha256 FROM sources WHERE kept > 0 OR format = 'archive' ORDER BY path"

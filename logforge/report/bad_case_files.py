@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from logforge.core.files import refuse_foreign, replaced_folder
+from logforge.core import refuse_foreign, replaced_folder
 from logforge.report.bad_case_search import BadCase, BadCases, chosen
-from logforge.schemas.errors import UsageError
+from logforge.schemas import UsageError
 
 TOPIC_SET: Final = "topic.jsonl"
 RULES: Final = "rules.md"

@@ -19,14 +19,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.core.report import BaseReport, Lines, noted, picked
-from logforge.core.tabulate import cut, table
-from logforge.report.page.context import Context
-from logforge.report.sections.failures import labelled
+from logforge.core import BaseReport, Lines, cut, noted, picked, table
+from logforge.report.page import Context
+from logforge.report.sections import labelled
 from logforge.report.topics import topics, words_of
-from logforge.schemas.errors import CheckFailed, UsageError
-from logforge.store.store import Store
-from logforge.texts.encoders import embed, make_encoder
+from logforge.schemas import CheckFailed, UsageError
+from logforge.store import Store
+from logforge.texts import embed, make_encoder
 
 EXAMPLES: Final = 3
 OPENINGS: Final = 3

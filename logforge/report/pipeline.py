@@ -11,13 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from logforge.core.files import replaced_file
-from logforge.core.progress import Tick, silent
-from logforge.core.report import BaseReport, Lines, noted, picked
-from logforge.core.tabulate import table
-from logforge.report.page.context import Context
-from logforge.report.page.html import page
-from logforge.report.page.section import Section
+from logforge.core import BaseReport, Lines, Tick, noted, picked, replaced_file, silent, table
+from logforge.report.page import Context, Section, page
 from logforge.report.sections import (
     advice,
     balance,
@@ -40,9 +35,9 @@ from logforge.report.sections import (
     sufficiency,
     terms,
 )
-from logforge.schemas.errors import UnknownName
-from logforge.shards.sample import SAMPLE
-from logforge.store.store import Store
+from logforge.schemas import UnknownName
+from logforge.shards import SAMPLE
+from logforge.store import Store
 
 SECTIONS = {
     module.__name__.rpartition(".")[2]: module.measure

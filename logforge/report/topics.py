@@ -10,9 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.texts.encoders import TextVectors
-from logforge.texts.placeholders import mask_volatile
-from logforge.texts.similarity import tokens
+from logforge.texts import TextVectors, mask_volatile, tokens
 
 COUNTS: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """How many topics there may be."""

@@ -11,15 +11,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logforge.core.frames import Tables, concat, tables_of
-from logforge.core.progress import Tick, silent
-from logforge.core.spool import some_at_a_time
-from logforge.rewards.pipeline import Scale, scales_of, score, term_sums
-from logforge.schemas.episode import Episode
-from logforge.schemas.reward import RewardSpec
+from logforge.core import Tables, Tick, concat, silent, some_at_a_time, tables_of
+from logforge.rewards.pipeline import scales_of, score, term_sums
+from logforge.rewards.sql import Scale
+from logforge.schemas import Episode, RewardSpec
 
 if TYPE_CHECKING:
-    from logforge.rewards.scorers.cross_fit import Models
+    from logforge.rewards.scorers import Models
 
 _USERS = ["episode_id", "user_id", "started_at", "ended_at"]
 
@@ -65,7 +63,7 @@ class RewardModel:
 
     def record(self) -> dict[str, Any]:
         """What a manifest says of the rewards: the spec in its canonical form, the scales, and the scorers with their versions."""
-        from logforge.rewards.scorers.run import scorer_record
+        from logforge.rewards.scorers import scorer_record
 
         return {
             "spec": self.spec.model_dump(mode="json", exclude_defaults=True),
@@ -89,12 +87,12 @@ class RewardModel:
         return tables._replace(episodes=pa.concat_tables(everyone, promote_options="default"))
 
     def _scored(self, tables: Tables) -> pl.DataFrame | None:
-        from logforge.rewards.scorers.run import run_scorers
+        from logforge.rewards.scorers import run_scorers
 
         return run_scorers(self.spec, tables, self.con, self.progress, self.scorers)
 
     def _ready(self, logged: Iterable[Episode], train: Mapping[str, str]) -> dict[str, Models]:
-        from logforge.rewards.scorers.run import ready_scorers
+        from logforge.rewards.scorers import ready_scorers
 
         chosen = (episode for episode in logged if episode.episode_id in train)
         return ready_scorers(self.spec, self.con, concat(list(self._pieces(chosen))), train)

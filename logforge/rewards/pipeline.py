@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from logforge.core.sql import first_line, sandbox
+from logforge.core import first_line, sandbox
 from logforge.rewards.spec import load_spec, parse_spec
-from logforge.rewards.sql.inputs import input_stages
-from logforge.rewards.sql.query import Scale, compile_query, used_columns
-from logforge.schemas.errors import LogforgeError, Mismatch, SpecError, UsageError
-from logforge.schemas.reward import RewardSpec, Term
+from logforge.rewards.sql import Scale, compile_query, input_stages, used_columns
+from logforge.schemas import LogforgeError, Mismatch, RewardSpec, SpecError, Term, UsageError
 
 __all__ = ["Scale", "compile_query", "fit_scales", "load_spec", "parse_spec", "read_inputs", "score"]
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from logforge.core.frames import Tables
+    from logforge.core import Tables
 
 
 def score(

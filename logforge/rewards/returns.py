@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Span
-from logforge.schemas.errors import UsageError
+from logforge.core import Span
+from logforge.schemas import UsageError
 
 Floats = npt.NDArray[np.float64]
 Offsets = npt.NDArray[np.int64]

@@ -9,14 +9,22 @@ from typing import Any
 
 import duckdb
 
-from logforge.connectors.records.text_file import read_text
+from logforge.connectors.records import read_text
+from logforge.core import Expression, first_line, sandbox
 from logforge.core import sql as expressions
-from logforge.core.sql import Expression, first_line, sandbox
-from logforge.schemas.errors import LogforgeError, Problem, SpecError
-from logforge.schemas.reward import COLUMNS, Place, RewardSpec, Term, problem_at
-from logforge.schemas.reward_columns import KNOWN
-from logforge.schemas.reward_faults import faults
-from logforge.schemas.yamltext import parse
+from logforge.schemas import (
+    COLUMNS,
+    KNOWN,
+    LogforgeError,
+    Place,
+    Problem,
+    RewardSpec,
+    SpecError,
+    Term,
+    faults,
+    parse,
+    problem_at,
+)
 
 MAX_INCLUDES = 5
 """How deep files may include each other."""
@@ -200,7 +208,7 @@ def _meaning_problems(spec: RewardSpec) -> Iterator[Problem]:
                 if what:
                     yield spec.problem(what, f"{spec.field_of(name)}.{word}")
         if term.scorer is not None:
-            from logforge.rewards.scorers.registry import check_call
+            from logforge.rewards.scorers import check_call
 
             what = check_call(term.scorer, term.at)
             if what:

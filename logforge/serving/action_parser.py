@@ -12,16 +12,19 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from logforge.connectors.chat.openai_messages import add_message
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder
-from logforge.connectors.episodes.content import CALL_BLOCKS, bad_part
-from logforge.connectors.episodes.text_calls import function_calls
-from logforge.connectors.episodes.tool_names import bare_name, meant
-from logforge.connectors.records.json import NotJson, canonical, loads
-from logforge.connectors.trajectories.react_lines import cut
-from logforge.connectors.trajectories.react_text import Run
-from logforge.schemas.episode import Episode, Step
-from logforge.schemas.manifest import INVALID, OTHER, Manifest
+from logforge.connectors.chat import add_message
+from logforge.connectors.episodes import (
+    CALL_BLOCKS,
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    bare_name,
+    function_calls,
+    meant,
+)
+from logforge.connectors.records import NotJson, canonical, loads
+from logforge.connectors.trajectories import Run, cut
+from logforge.schemas import INVALID, OTHER, Episode, Manifest, Step
 
 Fault = Literal["unclear", "bad_json", "several_calls", "unknown_tool", "bad_arguments"]
 

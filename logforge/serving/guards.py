@@ -20,10 +20,9 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.connectors.episodes.tool_names import bare_name
-from logforge.learning.policies.bundle import Decision, PolicyBundle
-from logforge.schemas.episode import CLARIFY, RESPOND
-from logforge.schemas.errors import UnknownName
+from logforge.connectors.episodes import bare_name
+from logforge.learning.policies import Decision, PolicyBundle
+from logforge.schemas import CLARIFY, RESPOND, UnknownName
 from logforge.serving.plausibility import Doubt, Watch
 from logforge.serving.session import Observation, Session
 

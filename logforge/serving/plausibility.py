@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.learning.policies.card import Range
-from logforge.learning.policies.habits import entropies, playable
+from logforge.learning.policies import Range, entropies, playable
 
 if TYPE_CHECKING:
-    from logforge.learning.policies.bundle import Decision, PolicyBundle
+    from logforge.learning.policies import Decision, PolicyBundle
 
 _ROUNDING: Final = 1e-6
 

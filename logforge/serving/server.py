@@ -13,23 +13,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from logforge.dataset.actions.vocabulary import ActionSpace
-from logforge.dataset.states.builder import State, StateBuilder
-from logforge.dataset.states.config import StateConfig
-from logforge.dataset.states.golden import GOLDEN_FILE, prove, read_golden
-from logforge.ingestion.hygiene.danger import Dangers
-from logforge.ingestion.hygiene.personal_data import personal_kinds
-from logforge.ingestion.hygiene.pipeline import Hygiene
-from logforge.ingestion.hygiene.redaction import Redaction
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import Mismatch, UsageError
+from logforge.dataset.actions import ActionSpace
+from logforge.dataset.states import GOLDEN_FILE, State, StateBuilder, StateConfig, prove, read_golden
+from logforge.ingestion.hygiene import Dangers, Hygiene, Redaction, personal_kinds
+from logforge.schemas import Episode, Mismatch, UsageError
 from logforge.serving.session import Session
-from logforge.shards.files import ACTIONS_FILE, PCA_FILE
-from logforge.shards.reader import check_files, read_manifest
-from logforge.texts.encoders import F32, TextVectors, encoded, is_blank, make_encoder
-from logforge.texts.endpoint import ENDPOINT
-from logforge.texts.hashing import HashingEncoder
-from logforge.texts.pca import Pca
+from logforge.shards import ACTIONS_FILE, PCA_FILE, check_files, read_manifest
+from logforge.texts import ENDPOINT, F32, HashingEncoder, Pca, TextVectors, encoded, is_blank, make_encoder
 
 _NEAR, _FAR = 1e-5, 1e-3
 _REMEMBERED = 65_536

@@ -12,23 +12,38 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from logforge.connectors.episodes.arguments import parse_arguments
-from logforge.connectors.episodes.builder import OpenCalls
-from logforge.connectors.episodes.outcome import ERROR_CLASSES, asks_user, classify_result
-from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
-from logforge.connectors.episodes.tool_names import tool_action
-from logforge.dataset.actions.vocabulary import ALWAYS
-from logforge.dataset.states.builder import StateBuilder
-from logforge.dataset.states.events import Answered, Decided, Event, Offered, Said
-from logforge.dataset.states.features import ROLES
-from logforge.dataset.states.fold import Knowledge
-from logforge.dataset.states.symbols import State
-from logforge.ingestion.hygiene.injection import PREFIX
-from logforge.ingestion.hygiene.live import Heard, LiveHygiene
-from logforge.ingestion.hygiene.pipeline import Hygiene
-from logforge.schemas.episode import CLARIFY, RESPOND, RESULT_STATUSES, ResultStatus
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.schemas.manifest import INVALID, OTHER
+from logforge.connectors.episodes import (
+    ERROR_CLASSES,
+    SOFT_REFUSAL,
+    OpenCalls,
+    asks_user,
+    classify_result,
+    parse_arguments,
+    tool_action,
+)
+from logforge.dataset.actions import ALWAYS
+from logforge.dataset.states import (
+    ROLES,
+    Answered,
+    Decided,
+    Event,
+    Knowledge,
+    Offered,
+    Said,
+    State,
+    StateBuilder,
+)
+from logforge.ingestion.hygiene import PREFIX, Heard, Hygiene, LiveHygiene
+from logforge.schemas import (
+    CLARIFY,
+    INVALID,
+    OTHER,
+    RESPOND,
+    RESULT_STATUSES,
+    ResultStatus,
+    UnknownName,
+    UsageError,
+)
 
 _AS_INGEST = Hygiene()
 

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.schemas.errors import CheckFailed, Problem
-from logforge.schemas.manifest import SideNames, Vocabulary
-from logforge.schemas.transition import PROPENSITY_KINDS
+from logforge.schemas import PROPENSITY_KINDS, CheckFailed, Problem, SideNames, Vocabulary
 from logforge.shards.arrays import ARRAYS, SplitArrays
 
 NO_NAMES = SideNames()

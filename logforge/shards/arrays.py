@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.stored_rows import gather, kept_rows
-from logforge.schemas.errors import UsageError
-from logforge.schemas.manifest import SplitSummary
+from logforge.core import gather, kept_rows
+from logforge.schemas import SplitSummary, UsageError
 from logforge.shards.batches import Array, Batch, torch_batches
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.extras import need
-from logforge.schemas.errors import UsageError
+from logforge.core import need
+from logforge.schemas import UsageError
 from logforge.shards.array_pool import Spare
 
 if TYPE_CHECKING:

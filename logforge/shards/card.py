@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.schemas.manifest import FeatureSlice, Manifest
+from logforge.schemas import FeatureSlice, Manifest, UnknownName, UsageError
 
 CARD: Final = "README.md"
 UNSTATED: Final = "not stated"

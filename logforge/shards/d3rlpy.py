@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logforge.core.extras import import_d3rlpy, need
-from logforge.schemas.errors import InputError, Mismatch, UsageError
-from logforge.schemas.manifest import Manifest
+from logforge.core import import_d3rlpy, need
+from logforge.schemas import InputError, Manifest, Mismatch, UsageError
 from logforge.shards.arrays import EpisodeArrays
 from logforge.shards.batches import Array
 from logforge.shards.reader import Shard

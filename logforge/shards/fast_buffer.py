@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NoReturn, TypeVar, ove
 
 import numpy as np
 
-from logforge.core.extras import import_d3rlpy
-from logforge.core.stored_rows import gather
-from logforge.schemas.errors import UsageError
+from logforge.core import gather, import_d3rlpy
+from logforge.schemas import UsageError
 from logforge.shards.array_pool import Spare
 from logforge.shards.batches import Array
 from logforge.shards.d3rlpy import episode_of, signatures, to_mdp_dataset

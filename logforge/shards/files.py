@@ -15,8 +15,8 @@ import numpy as np
 import xxhash
 from numpy.typing import DTypeLike, NDArray
 
-from logforge.core.stored_rows import StoredRows
-from logforge.schemas.errors import CheckFailed, InputError, Mismatch, Problem, UsageError
+from logforge.core import StoredRows
+from logforge.schemas import CheckFailed, InputError, Mismatch, Problem, UsageError
 
 PCA_FILE: Final = "encoder/pca.npz"
 """What reduces the vectors of texts."""

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.schemas.errors import CheckFailed, Mismatch, UnknownName, UsageError
-from logforge.schemas.manifest import DataContract, Manifest
+from logforge.schemas import CheckFailed, DataContract, Manifest, Mismatch, UnknownName, UsageError
 from logforge.shards.array_rules import check_arrays, shapes
 from logforge.shards.arrays import ARRAYS, EpisodeArrays, SplitArrays
 from logforge.shards.batches import Batch

@@ -11,10 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logforge.connectors.episodes.tool_names import KINDS
-from logforge.schemas.episode import Step
-from logforge.schemas.manifest import SideNames, Vocabulary
-from logforge.schemas.transition import PROPENSITY_KINDS
+from logforge.connectors.episodes import KINDS
+from logforge.schemas import PROPENSITY_KINDS, SideNames, Step, Vocabulary
 
 Array = NDArray[Any]
 

@@ -10,10 +10,8 @@ from typing import Any, Final
 import numpy as np
 import xxhash
 
-from logforge.core.files import refuse_foreign, replaced_folder
-from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.schemas.manifest import Manifest, SplitSummary
-from logforge.schemas.transition import SPLIT_NAMES
+from logforge.core import refuse_foreign, replaced_folder
+from logforge.schemas import SPLIT_NAMES, Manifest, Mismatch, SplitSummary, UnknownName, UsageError
 from logforge.shards.array_rules import check_arrays
 from logforge.shards.arrays import ARRAYS, SplitArrays
 from logforge.shards.batches import Array

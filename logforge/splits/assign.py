@@ -16,9 +16,7 @@ import duckdb
 import polars as pl
 import xxhash
 
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.schemas.transition import DRAWN_SPLITS, HELD_OUT
+from logforge.schemas import DRAWN_SPLITS, HELD_OUT, Episode, UnknownName, UsageError
 
 SPLIT_BY: tuple[str, ...] = ("group", "time")
 """What decides a group's split: the hash of its key, or when it was last begun."""

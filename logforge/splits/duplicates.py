@@ -23,8 +23,8 @@ import polars as pl
 import xxhash
 from numpy.typing import NDArray
 
-from logforge.core.spool import SpoolFile
-from logforge.schemas.episode import Episode
+from logforge.core import SpoolFile
+from logforge.schemas import Episode
 
 THRESHOLD = 0.8
 """docs/splits.md shows what lies above and below it in public logs."""

@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from logforge.core.report import BaseReport, Lines, rest
-from logforge.core.tabulate import plural, table
-from logforge.schemas.errors import CheckFailed, Problem
-from logforge.schemas.transition import HELD_OUT, SPLIT_NAMES
+from logforge.core import BaseReport, Lines, plural, rest, table
+from logforge.schemas import HELD_OUT, SPLIT_NAMES, CheckFailed, Problem
 from logforge.splits.assign import PROOF, assign_splits, crossing
-from logforge.store.store import Store
+from logforge.store import Store
 
 RANDOM_TRAIN = 0.8
 """The share of episodes that the random split, which ours is compared with, would train on."""

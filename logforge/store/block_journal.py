@@ -24,8 +24,7 @@ from typing import NamedTuple
 import duckdb
 import xxhash
 
-from logforge.core.files import replacing
-from logforge.core.platforms import not_on_windows
+from logforge.core import not_on_windows, replacing
 from logforge.store.duckdb_file import HEADERS, refuse_unknown, refuse_unsound, sound
 
 if sys.platform != "win32":

@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from logforge.schemas.errors import StoreError
+from logforge.schemas import StoreError
 
 HEADERS: Final = 3 * 4096
 """The bytes before the first block: what the file is, and twice which blocks are in use."""

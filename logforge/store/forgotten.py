@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import StoreError
+from logforge.schemas import Episode, StoreError
 from logforge.store.keyed_hashes import pseudonym
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from logforge.schemas.errors import StoreError
+from logforge.schemas import StoreError
 
 KEY_BYTES = 32
 _PSEUDONYM = re.compile(r"<[A-Z0-9_]+(:[0-9a-f]{12}>)")

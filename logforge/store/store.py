@@ -17,12 +17,8 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from logforge.core.files import sync
-from logforge.core.frames import Tables, episodes_of
-from logforge.core.platforms import not_on_windows
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import StoreError, UnknownName, UsageError
-from logforge.schemas.tables import LONG_TEXTS, TABLES, Column
+from logforge.core import Tables, episodes_of, not_on_windows, sync
+from logforge.schemas import LONG_TEXTS, TABLES, Column, Episode, StoreError, UnknownName, UsageError
 from logforge.store.block_journal import Hold, hold, journal_of, locked, refuse_unknown_layout, release
 from logforge.store.checkpoint import CHECKPOINT_BYTES, checkpoint, checkpoint_when_due, log_bytes
 from logforge.store.files import remove, remove_spilled, target_of

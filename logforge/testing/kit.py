@@ -25,9 +25,9 @@ from typing import NamedTuple
 import msgspec
 import xxhash
 
-from logforge.connectors.records.base import Connector, Source
-from logforge.core.report import BaseReport, Lines
-from logforge.schemas.errors import UnknownName
+from logforge.connectors.records import Connector, Source
+from logforge.core import BaseReport, Lines
+from logforge.schemas import UnknownName
 from logforge.testing.laws import LABEL, LAWS, Case, CountRecords, Law, companions_of, count_json_records
 from logforge.testing.soundness import counted, unsound
 

@@ -12,14 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from logforge.connectors.detection import registry
-from logforge.connectors.episodes.tool_names import TOOL_PREFIX
-from logforge.connectors.records.base import Connector, NeedsWhole, Source, Span, TakesCompanions, look
-from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
-from logforge.dataset.states.builder import State, StateBuilder
-from logforge.dataset.states.config import StateConfig
-from logforge.lineage.locate import holds, resolve, texts_at
-from logforge.schemas.episode import Episode, Reading, Reject, Step
+from logforge.connectors import registry
+from logforge.connectors.episodes import TOOL_PREFIX
+from logforge.connectors.records import Connector, NeedsWhole, Source, Span, TakesCompanions, look
+from logforge.dataset.actions import ActionSpace, seen_in
+from logforge.dataset.states import State, StateBuilder, StateConfig
+from logforge.lineage import holds, resolve, texts_at
+from logforge.schemas import Episode, Reading, Reject, Step
 from logforge.testing.soundness import counted, episodes_in, mispaired, unsound
 from logforge.testing.variants import (
     Shape,

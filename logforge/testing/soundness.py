@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from logforge.connectors.records import json as jsontext
-from logforge.schemas.episode import Duplicate, Episode, Reading, Reject, Skip, Step
+from logforge.schemas import Duplicate, Episode, Reading, Reject, Skip, Step
 
 
 def counted(readings: Iterable[Reading]) -> int:

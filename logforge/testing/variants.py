@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from logforge.connectors.records import Source
 from logforge.connectors.records import json as jsontext
-from logforge.connectors.records.base import Source
-from logforge.schemas.episode import Episode, Message, Reject, Step
+from logforge.schemas import Episode, Message, Reject, Step
 
 ODD_VALUES: tuple[Any, ...] = (
     None,

@@ -16,9 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from logforge.core.hash_counts import Tally, places_in
-from logforge.core.progress import Tick, silent
-from logforge.core.spool import RowSpool
+from logforge.core import RowSpool, Tally, Tick, places_in, silent
 from logforge.texts.encoders import CACHED, Encoder, TextVectors, encode_missing, is_blank, text_hash
 
 F32 = npt.NDArray[np.float32]

@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from logforge.core.progress import Tick, silent
-from logforge.schemas.errors import CheckFailed, Mismatch, Problem, UnknownName, UsageError
-from logforge.store.checkpoint import checkpoint_when_due
+from logforge.core import Tick, silent
+from logforge.schemas import CheckFailed, Mismatch, Problem, UnknownName, UsageError
+from logforge.store import checkpoint_when_due
 from logforge.texts.endpoint import ENDPOINT, EndpointEncoder, read_settings
 from logforge.texts.hashing import HashingEncoder
 from logforge.texts.onnx import minilm_onnx, onnx_folder

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from logforge.core.endpoint import Declined, Endpoint, Unavailable, check_url, wait_s
-from logforge.schemas.errors import CheckFailed, Mismatch, UnknownName, UsageError
+from logforge.core import Declined, Endpoint, Unavailable, check_url, wait_s
+from logforge.schemas import CheckFailed, Mismatch, UnknownName, UsageError
 
 F32 = npt.NDArray[np.float32]
 ENDPOINT: Final = "openai:"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from logforge.schemas.errors import InputError, Mismatch, UsageError
+from logforge.schemas import InputError, Mismatch, UsageError
 
 F32 = npt.NDArray[np.float32]
 _AGAIN = "build the dataset again"

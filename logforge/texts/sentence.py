@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logforge.schemas.errors import InputError, MissingExtra
+from logforge.schemas import InputError, MissingExtra
 from logforge.texts.revision import files_hash
 
 F32 = npt.NDArray[np.float32]

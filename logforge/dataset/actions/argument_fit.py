@@ -14,11 +14,17 @@ from typing import Final, NamedTuple
 import duckdb
 import polars as pl
 
-from logforge.core.frames import POLARS_TYPES
+from logforge.core import POLARS_TYPES
 from logforge.dataset.actions.arguments import REST, ArgumentSpace, leaves, number, template, word
-from logforge.schemas.episode import CLARIFY, RESPOND
-from logforge.schemas.manifest import INVALID, OTHER, ArgumentTemplate, Vocabulary
-from logforge.schemas.tables import ARGUMENT_CANDIDATES
+from logforge.schemas import (
+    ARGUMENT_CANDIDATES,
+    CLARIFY,
+    INVALID,
+    OTHER,
+    RESPOND,
+    ArgumentTemplate,
+    Vocabulary,
+)
 
 WORDS: Final = 16
 """A key with more values than this (each in two split groups or more) holds free text, not words."""

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from logforge.schemas.manifest import ArgumentTemplate
-from logforge.texts.placeholders import mask_volatile
+from logforge.schemas import ArgumentTemplate
+from logforge.texts import mask_volatile
 
 REST: Final = "*"
 """The template of every call of a tool that has none of its own."""

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import msgspec
 
-from logforge.connectors.records.text_file import read_text
-from logforge.schemas.episode import CLARIFY, RESPOND, Episode
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.schemas.manifest import INVALID, OTHER, Vocabulary
-from logforge.schemas.yamltext import parse
+from logforge.connectors.records import read_text
+from logforge.schemas import (
+    CLARIFY,
+    INVALID,
+    OTHER,
+    RESPOND,
+    Episode,
+    UnknownName,
+    UsageError,
+    Vocabulary,
+    parse,
+)
 
 _RESERVED = frozenset({RESPOND, CLARIFY, INVALID, OTHER})
 _REMEDY = "give --action-alias OLD=NEW, or a YAML file that maps old names to new ones"

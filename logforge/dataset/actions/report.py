@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from logforge.core.report import BaseReport, Lines
-from logforge.schemas.manifest import Manifest
-from logforge.schemas.transition import PROPENSITY_KINDS
+from logforge.core import BaseReport, Lines
+from logforge.schemas import PROPENSITY_KINDS, Manifest
 
 SHOWN: Final = 10
 """So many names stand in one line; `--json` has all of them."""

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from logforge.core.types import Float32Array
-from logforge.schemas.errors import UnknownName
-from logforge.schemas.manifest import INVALID, OTHER
-from logforge.texts.encoders import Encoder, embed
-from logforge.texts.pca import Pca
+from logforge.core import Float32Array
+from logforge.schemas import INVALID, OTHER, UnknownName
+from logforge.texts import Encoder, Pca, embed
 
 if TYPE_CHECKING:
     import duckdb

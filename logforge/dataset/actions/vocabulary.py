@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logforge.dataset.actions.arguments import ArgumentSpace
-from logforge.schemas.episode import CLARIFY, RESPOND, Episode
-from logforge.schemas.errors import UnknownName
-from logforge.schemas.manifest import INVALID, SideNames, Vocabulary
+from logforge.schemas import CLARIFY, INVALID, RESPOND, Episode, SideNames, UnknownName, Vocabulary
 
 MaskKind = Literal["logged", "inferred"]
 ALWAYS = frozenset({RESPOND, CLARIFY})

@@ -17,10 +17,9 @@ from typing import Any, Literal, Protocol, get_args
 import xxhash
 from msgspec.structs import replace
 
-from logforge.connectors.episodes.outcome import classify_result
+from logforge.connectors.episodes import classify_result
 from logforge.dataset.augmentation.paraphrase import paraphrase, synonyms
-from logforge.schemas.episode import Episode, Message, Step
-from logforge.schemas.errors import UnknownName, UsageError
+from logforge.schemas import Episode, Message, Step, UnknownName, UsageError
 
 Change = Literal["observation", "dynamics"]
 

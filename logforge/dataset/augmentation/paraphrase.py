@@ -15,8 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from logforge.schemas.errors import Problem, SpecError
-from logforge.schemas.yamltext import parse
+from logforge.schemas import Problem, SpecError, parse
 
 SYNONYM_FILE = "synonyms.yaml"
 """Beside this module, and says what it leaves out."""

@@ -1,1 +1,29 @@
 """The build: its stages in their order, from chosen episodes to a published folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logforge.schemas.faces import face
+
+if TYPE_CHECKING:
+    from logforge.dataset.build.config import BuildConfig, Gates
+    from logforge.dataset.build.earlier_dataset import (
+        earlier_arguments,
+        earlier_reduction,
+        earlier_vocabulary,
+    )
+    from logforge.dataset.build.pipeline import build_dataset
+
+__all__ = [
+    "BuildConfig", "Gates", "build_dataset", "earlier_arguments", "earlier_reduction",
+    "earlier_vocabulary",
+]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = face(
+        __name__,
+        config="BuildConfig Gates",
+        earlier_dataset="earlier_arguments earlier_reduction earlier_vocabulary",
+        pipeline="build_dataset",
+    )

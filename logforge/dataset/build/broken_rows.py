@@ -11,24 +11,17 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from logforge.core.frames import rows_table
-from logforge.core.spool import Episodes
-from logforge.core.stages import from_summary, per_episode, stage
+from logforge.core import Episodes, from_summary, per_episode, rows_table, stage
 from logforge.dataset.build.known_states import FoundStates, look_for_states
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import LeftOut
 from logforge.dataset.build.rows import Rows
 from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.build.transitions import Origin, lengths_of
-from logforge.dataset.quality.arrays import validate_arrays
-from logforge.dataset.quality.transitions import Allowance, validate
-from logforge.schemas.errors import CheckFailed, Problem
-from logforge.schemas.rules import BROKEN
-from logforge.schemas.tables import QUARANTINE
-from logforge.schemas.transition import RULES
-from logforge.shards.arrays import SplitArrays
-from logforge.shards.writer import episode_pieces
-from logforge.store.store import Store
+from logforge.dataset.quality import Allowance, validate, validate_arrays
+from logforge.schemas import BROKEN, QUARANTINE, RULES, CheckFailed, Problem
+from logforge.shards import SplitArrays, episode_pieces
+from logforge.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,31 +6,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from logforge.core.options import option, told
-from logforge.dataset.states.config import StateConfig
-from logforge.ingestion.sources.limits import bytes_of
+from logforge.core import option, told
+from logforge.dataset.states import StateConfig
+from logforge.ingestion.sources import bytes_of
 
 if TYPE_CHECKING:
-    from logforge.dataset.weights.parts import Weights
-    from logforge.schemas.manifest import ObservationDtype
+    from logforge.dataset.weights import Weights
+    from logforge.schemas import ObservationDtype
 
 ActionLevel = Literal["tool", "tool+template"]
 
 
 def _read_aliases(given: Iterable[str]) -> Mapping[str, str]:
-    from logforge.dataset.actions.names import read_aliases
+    from logforge.dataset.actions import read_aliases
 
     return read_aliases(given)
 
 
 def _read_weights(files: Iterable[str]) -> Weights:
-    from logforge.dataset.weights.files import load_weights
+    from logforge.dataset.weights import load_weights
 
     return load_weights(files)
 
 
 def _usual_weights() -> Weights:
-    from logforge.dataset.weights.parts import Weights
+    from logforge.dataset.weights import Weights
 
     return Weights()
 

@@ -10,21 +10,27 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logforge.core.stages import from_all, from_summary, stage
+from logforge.core import from_all, from_summary, stage
 from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.encoding import Encoded
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.propensity import Estimated, PropensityModel
 from logforge.dataset.build.report import LeftOut
 from logforge.dataset.build.splitting import Cohort
-from logforge.dataset.conflicts.groups import find_conflicts
-from logforge.dataset.conflicts.near import near_states
-from logforge.dataset.conflicts.policy import FLAG_ALL, Policy, contradicted, factors, set_aside
-from logforge.dataset.conflicts.rows import Decisions, comparable, decisions_in
-from logforge.schemas.errors import CheckFailed
-from logforge.schemas.manifest import FeatureSlice
-from logforge.schemas.rules import remedy_of
-from logforge.shards.arrays import SplitArrays
+from logforge.dataset.conflicts import (
+    FLAG_ALL,
+    Decisions,
+    Policy,
+    comparable,
+    contradicted,
+    decisions_in,
+    factors,
+    find_conflicts,
+    near_states,
+    set_aside,
+)
+from logforge.schemas import CheckFailed, FeatureSlice, remedy_of
+from logforge.shards import SplitArrays
 
 RULE = "conflict"
 """The rule in `quarantine` of an episode that a policy sets aside."""

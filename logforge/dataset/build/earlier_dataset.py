@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from logforge.dataset.actions.arguments import ArgumentSpace
-from logforge.schemas.errors import Mismatch, UsageError
-from logforge.schemas.manifest import Vocabulary
-from logforge.shards.files import ACTIONS_FILE, PCA_FILE
-from logforge.shards.reader import check_files, load_shards, read_manifest
-from logforge.texts.encoders import make_encoder
-from logforge.texts.pca import Pca
+from logforge.dataset.actions import ArgumentSpace
+from logforge.schemas import Mismatch, UsageError, Vocabulary
+from logforge.shards import ACTIONS_FILE, PCA_FILE, check_files, load_shards, read_manifest
+from logforge.texts import Pca, make_encoder
 
 
 def earlier_vocabulary(folder: str | Path | None) -> Vocabulary | None:

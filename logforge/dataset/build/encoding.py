@@ -15,22 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from logforge.core.hash_counts import Tally, places_in
-from logforge.core.spool import RowSpool
-from logforge.core.stages import from_all, from_summary, per_bucket, stage
-from logforge.core.stored_rows import kept_rows
+from logforge.core import RowSpool, Tally, from_all, from_summary, kept_rows, per_bucket, places_in, stage
 from logforge.dataset.build.broken_rows import Validated
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.build.state_rows import StateRows
 from logforge.dataset.build.transitions import Member, lengths_of, split_arrays
-from logforge.dataset.states.builder import State, StateBuilder
-from logforge.schemas.errors import UsageError
-from logforge.schemas.transition import DRAWN_SPLITS, SPLIT_NAMES
-from logforge.shards.arrays import SplitArrays
-from logforge.shards.reader import SPLITS
-from logforge.texts.cache import DIGEST, Digests, ReducedTexts, TextCache, digests_of
-from logforge.texts.pca import Pca, fit_pca
+from logforge.dataset.states import State, StateBuilder
+from logforge.schemas import DRAWN_SPLITS, SPLIT_NAMES, UsageError
+from logforge.shards import SPLITS, SplitArrays
+from logforge.texts import DIGEST, Digests, Pca, ReducedTexts, TextCache, digests_of, fit_pca
 
 _PLACED = {"episode_id": pl.String, "split": pl.String, "steps": pl.Int64}
 

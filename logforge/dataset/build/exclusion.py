@@ -12,11 +12,10 @@ from typing import NamedTuple
 import duckdb
 from sqlglot import exp
 
-from logforge.core.sql import ALLOWED, CASTS, FUNCTIONS, Expression, Language, first_line, parse, sandbox
+from logforge.core import ALLOWED, CASTS, FUNCTIONS, Expression, Language, first_line, parse, sandbox
 from logforge.dataset.build.report import LeftOut, excluded_where
-from logforge.schemas.errors import Problem, SpecError, UsageError
-from logforge.schemas.tables import EPISODES
-from logforge.store.store import Store
+from logforge.schemas import EPISODES, Problem, SpecError, UsageError
+from logforge.store import Store
 
 COLUMNS = tuple(column for column in EPISODES.columns if not column.type.endswith("[]"))
 """The columns that a condition may read."""

@@ -15,19 +15,16 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.core.spool import Episodes, RowSpool
-from logforge.core.stored_rows import Part
-from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.core import Episodes, Part, RowSpool
+from logforge.dataset.actions import ActionSpace
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.splitting import Cohort
 from logforge.dataset.build.state_digests import StatesId
 from logforge.dataset.build.state_rows import StateRows
-from logforge.schemas.errors import LogforgeError
-from logforge.schemas.manifest import Manifest
-from logforge.shards.files import PCA_FILE, files_of
-from logforge.shards.reader import SPLITS, check_files, read_manifest
-from logforge.store.store import Store
-from logforge.texts.pca import Pca
+from logforge.schemas import LogforgeError, Manifest
+from logforge.shards import PCA_FILE, SPLITS, check_files, files_of, read_manifest
+from logforge.store import Store
+from logforge.texts import Pca
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,16 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 
 import polars as pl
 
-from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.actions import ActionSpace
 from logforge.dataset.build.config import BuildConfig
-from logforge.dataset.states.builder import StateBuilder
-from logforge.rewards.model import RewardModel
-from logforge.schemas.manifest import EncoderRef, Manifest, SourceRef
-from logforge.shards.card import read_licences
-from logforge.shards.files import ACTIONS_FILE, PCA_FILE
-from logforge.store.store import Store
-from logforge.texts.encoders import Encoder
-from logforge.texts.pca import Pca
+from logforge.dataset.states import StateBuilder
+from logforge.rewards import RewardModel
+from logforge.schemas import EncoderRef, Manifest, SourceRef
+from logforge.shards import ACTIONS_FILE, PCA_FILE, read_licences
+from logforge.store import Store
+from logforge.texts import Encoder, Pca
 
 PACKAGES = (
     "logforge",

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from logforge.core.progress import Tick
-from logforge.dataset.actions.arguments import ArgumentSpace
+from logforge.core import Tick
+from logforge.dataset.actions import ArgumentSpace
 from logforge.dataset.build.broken_rows import validate_rows
 from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.conflict_treatment import treat_conflicts
@@ -26,10 +26,9 @@ from logforge.dataset.build.scoring import augment, score
 from logforge.dataset.build.selection import choose
 from logforge.dataset.build.splitting import split
 from logforge.dataset.build.weighing import weigh_rows
-from logforge.schemas.manifest import Vocabulary
-from logforge.schemas.reward import RewardSpec
-from logforge.store.store import Store
-from logforge.texts.pca import Pca
+from logforge.schemas import RewardSpec, Vocabulary
+from logforge.store import Store
+from logforge.texts import Pca
 
 __all__ = ["STAGES", "BuildConfig", "build_dataset", "earlier_vocabulary"]
 

@@ -8,20 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from logforge.core.progress import Tick, silent
-from logforge.dataset.actions.arguments import ArgumentSpace
-from logforge.dataset.augmentation.augment import Augmenter, make_augmenter
+from logforge.core import Tick, silent
+from logforge.dataset.actions import ArgumentSpace
+from logforge.dataset.augmentation import Augmenter, make_augmenter
 from logforge.dataset.build.config import BuildConfig
-from logforge.dataset.conflicts.policy import Policy, read_policy
-from logforge.dataset.quality.gates import check_thresholds
-from logforge.dataset.quality.transitions import Allowance
-from logforge.rewards.pipeline import load_spec
-from logforge.schemas.errors import UsageError
-from logforge.schemas.manifest import Vocabulary
-from logforge.schemas.reward import RewardSpec
-from logforge.store.store import Store
-from logforge.texts.encoders import Encoder, make_encoder
-from logforge.texts.pca import Pca
+from logforge.dataset.conflicts import Policy, read_policy
+from logforge.dataset.quality import Allowance, check_thresholds
+from logforge.rewards import load_spec
+from logforge.schemas import RewardSpec, UsageError, Vocabulary
+from logforge.store import Store
+from logforge.texts import Encoder, Pca, make_encoder
 
 _NAME = re.compile(r"[^\W_][\w.-]{0,99}")
 

@@ -16,14 +16,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logforge.core.stages import from_all, stage
+from logforge.core import from_all, stage
 from logforge.dataset.build.encoding import Encoded
 from logforge.dataset.build.masked_softmax import PENALTIES, Calibration, Floats, Mask, MaskedSoftmax, softmax
 from logforge.dataset.build.plan import Plan
-from logforge.rewards.scorers.cross_fit import FOLDS
-from logforge.schemas.manifest import Vocabulary
-from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards.arrays import SplitArrays
+from logforge.rewards.scorers import FOLDS
+from logforge.schemas import PROPENSITY_KINDS, Vocabulary
+from logforge.shards import SplitArrays
 
 METHOD: Final = "masked softmax regression, cross-fitted, calibrated"
 MOST: Final = 20_000

@@ -11,26 +11,32 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from logforge.core.frames import rows_table
-from logforge.core.stages import from_all, from_summary, per_bucket, per_episode, stage
-from logforge.dataset.actions.texts import action_texts, action_vectors_file
+from logforge.core import from_all, from_summary, per_bucket, per_episode, rows_table, stage
+from logforge.dataset.actions import action_texts, action_vectors_file
 from logforge.dataset.build.broken_rows import check_arrays, quarantine_rows
 from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.manifest import manifest_of, serving_files
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import BuildReport, LeftOut
 from logforge.dataset.build.weighing import Weighed
-from logforge.dataset.quality.gates import Measures, Passed, pass_gates
-from logforge.dataset.states.coverage import ThoughtLeak, WindowCut, thought_leak, window_cut
-from logforge.dataset.states.golden import GOLDEN_FILE, GoldenState, digests, golden_file, golden_of
-from logforge.dataset.weights.curriculum import STAGES_FILE, difficulty_frame, stages_file
-from logforge.ingestion.sources.discover import label_of
-from logforge.schemas.manifest import Manifest
-from logforge.schemas.reward import RewardSpec
-from logforge.schemas.tables import QUARANTINE
-from logforge.shards.reader import ACTION_VECTORS, write_dataset
-from logforge.splits.report import earlier_splits, split_report
-from logforge.store.store import Store
+from logforge.dataset.quality import Measures, Passed, pass_gates
+from logforge.dataset.states import (
+    GOLDEN_FILE,
+    GoldenState,
+    ThoughtLeak,
+    WindowCut,
+    digests,
+    golden_file,
+    golden_of,
+    thought_leak,
+    window_cut,
+)
+from logforge.dataset.weights import STAGES_FILE, difficulty_frame, stages_file
+from logforge.ingestion.sources import label_of
+from logforge.schemas import QUARANTINE, Manifest, RewardSpec
+from logforge.shards import ACTION_VECTORS, write_dataset
+from logforge.splits import earlier_splits, split_report
+from logforge.store import Store
 
 _TOGETHER = 1 << 16
 

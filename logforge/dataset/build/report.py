@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from logforge.core.report import BaseReport, Lines
-from logforge.core.tabulate import table
-from logforge.dataset.actions.report import ActionReport
+from logforge.core import BaseReport, Lines, table
+from logforge.dataset.actions import ActionReport
 from logforge.dataset.build.transitions import Origin
-from logforge.dataset.quality.gates import Passed
-from logforge.dataset.states.coverage import ThoughtLeak, WindowCut
-from logforge.dataset.weights.parts import parts_told
-from logforge.schemas.manifest import Manifest
-from logforge.splits.report import SplitReport
+from logforge.dataset.quality import Passed
+from logforge.dataset.states import ThoughtLeak, WindowCut
+from logforge.dataset.weights import parts_told
+from logforge.schemas import Manifest
+from logforge.splits import SplitReport
 
 
 class LeftOut(NamedTuple):

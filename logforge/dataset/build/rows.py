@@ -13,21 +13,17 @@ from typing import NamedTuple
 import duckdb
 import polars as pl
 
-from logforge.core.spool import Episodes
-from logforge.core.stages import from_all, from_summary, per_bucket, per_episode, stage
-from logforge.dataset.actions.argument_fit import NO_CANDIDATES, fit_arguments
-from logforge.dataset.actions.arguments import ArgumentSpace
-from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
+from logforge.core import Episodes, from_all, from_summary, per_bucket, per_episode, stage
+from logforge.dataset.actions import NO_CANDIDATES, ActionSpace, ArgumentSpace, fit_arguments, seen_in
 from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.known_states import FoundStates, look_for_states
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.scoring import Augmented
 from logforge.dataset.build.splitting import Cohort, Split
 from logforge.dataset.build.transitions import transition_rows
-from logforge.dataset.states.builder import StateBuilder
-from logforge.rewards.model import RewardModel
-from logforge.schemas.episode import CLARIFY, RESPOND, Episode
-from logforge.schemas.manifest import INVALID, OTHER, Vocabulary
+from logforge.dataset.states import StateBuilder
+from logforge.rewards import RewardModel
+from logforge.schemas import CLARIFY, INVALID, OTHER, RESPOND, Episode, Vocabulary
 
 
 class FittedActions(NamedTuple):

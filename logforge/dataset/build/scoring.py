@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from logforge.core.spool import Episodes
-from logforge.core.stages import from_all, from_summary, per_bucket, per_episode, stage
+from logforge.core import Episodes, from_all, from_summary, per_bucket, per_episode, stage
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import LeftOut
 from logforge.dataset.build.splitting import Cohort, Split
 from logforge.dataset.build.transitions import Origin
-from logforge.rewards.model import RewardModel
-from logforge.schemas.errors import CheckFailed, Problem
-from logforge.schemas.rules import remedy_of
+from logforge.rewards import RewardModel
+from logforge.schemas import CheckFailed, Problem, remedy_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from logforge.core.spool import Episodes, EpisodeSpool
-from logforge.core.stages import from_summary, per_episode, stage
-from logforge.dataset.actions.names import renamed, resolve_aliases
+from logforge.core import Episodes, EpisodeSpool, from_summary, per_episode, stage
+from logforge.dataset.actions import renamed, resolve_aliases
 from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.exclusion import excluded, held_out, read_conditions
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import LeftOut
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import UnknownName
-from logforge.shards.card import read_licences
-from logforge.store.store import Store
+from logforge.schemas import Episode, UnknownName
+from logforge.shards import read_licences
+from logforge.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,14 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from logforge.core.spool import Episodes
-from logforge.core.stages import from_all, from_summary, per_episode, stage
+from logforge.core import Episodes, from_all, from_summary, per_episode, stage
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import LeftOut
 from logforge.dataset.build.selection import Chosen
 from logforge.dataset.build.transitions import Member, Origin
-from logforge.dataset.states.builder import StateBuilder
-from logforge.schemas.episode import Episode
-from logforge.splits.assign import assign_splits, grouping_frame
-from logforge.splits.duplicates import near_duplicates
-from logforge.splits.report import prove
+from logforge.dataset.states import StateBuilder
+from logforge.schemas import Episode
+from logforge.splits import assign_splits, grouping_frame, near_duplicates, prove
 
 
 @dataclass(frozen=True, slots=True)

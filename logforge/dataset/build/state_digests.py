@@ -10,12 +10,11 @@ import msgspec
 import polars as pl
 import xxhash
 
-from logforge.core.spool import Episodes
-from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.core import Episodes
+from logforge.dataset.actions import ActionSpace
 from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.manifest import package_versions
-from logforge.texts.encoders import Encoder
-from logforge.texts.pca import Pca
+from logforge.texts import Encoder, Pca
 
 STATES_VERSION: Final = 2
 """To be raised by whoever changes what symbols, keys, vectors or the reduction come out as."""

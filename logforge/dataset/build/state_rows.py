@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from logforge.core.stored_rows import ChosenRows, Part, StoredRows
-from logforge.schemas.errors import Mismatch
+from logforge.core import ChosenRows, Part, StoredRows
+from logforge.schemas import Mismatch
 
 F32 = npt.NDArray[np.float32]
 

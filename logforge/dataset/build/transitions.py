@@ -10,16 +10,12 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from logforge.core.frames import POLARS_TYPES
-from logforge.core.spool import batches
-from logforge.dataset.actions.arguments import NOTHING
-from logforge.dataset.actions.vocabulary import ActionSpace
-from logforge.dataset.states.builder import State, canonical_key, state_key
-from logforge.rewards.returns import returns_to_go
-from logforge.schemas.episode import Episode, Step
-from logforge.schemas.tables import TRANSITIONS
-from logforge.shards.reader import SplitArrays
-from logforge.shards.sides import proposed, side_arrays
+from logforge.core import POLARS_TYPES, batches
+from logforge.dataset.actions import NOTHING, ActionSpace
+from logforge.dataset.states import State, canonical_key, state_key
+from logforge.rewards import returns_to_go
+from logforge.schemas import TRANSITIONS, Episode, Step
+from logforge.shards import SplitArrays, proposed, side_arrays
 
 SCHEMA = {
     column.name: POLARS_TYPES[column.type] for column in TRANSITIONS.columns if column.name != "dataset"

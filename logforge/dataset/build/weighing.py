@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from logforge.core.stages import from_all, from_summary, per_bucket, per_episode, stage
+from logforge.core import from_all, from_summary, per_bucket, per_episode, stage
 from logforge.dataset.build.conflict_treatment import Treated
 from logforge.dataset.build.encoding import Encoded
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.propensity import PropensityModel
 from logforge.dataset.build.splitting import Cohort
-from logforge.dataset.weights.parts import weigh, weight_parts
-from logforge.shards.arrays import SplitArrays
+from logforge.dataset.weights import weigh, weight_parts
+from logforge.shards import SplitArrays
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from __future__ import annotations
 import polars as pl
 
 from logforge.dataset.conflicts.rows import LEVELS, TRAJECTORIES
-from logforge.schemas.errors import UsageError
-from logforge.schemas.tables import CONFLICTS
+from logforge.schemas import CONFLICTS, UsageError
 
 KINDS: tuple[str, ...] = ("outcome", "contrast", "label", "demonstration")
 """The kinds of conflicts."""

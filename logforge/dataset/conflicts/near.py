@@ -18,9 +18,8 @@ import polars as pl
 import xxhash
 
 from logforge.dataset.conflicts.neighbours import F32, Rows, leaders, unit
-from logforge.schemas.errors import UsageError
-from logforge.schemas.manifest import FeatureSlice
-from logforge.shards.arrays import SplitArrays
+from logforge.schemas import FeatureSlice, UsageError
+from logforge.shards import SplitArrays
 
 TEXTS: frozenset[str] = frozenset(
     {

@@ -20,7 +20,7 @@ import polars as pl
 
 from logforge.dataset.conflicts.groups import KINDS, episodes_at, sided
 from logforge.dataset.conflicts.rows import LEVELS, TRAJECTORIES
-from logforge.schemas.errors import UnknownName, UsageError
+from logforge.schemas import UnknownName, UsageError
 
 Treatment = Literal["flag", "weight", "filter"]
 TREATMENTS: tuple[str, ...] = get_args(Treatment)

@@ -17,9 +17,9 @@ import duckdb
 import polars as pl
 import xxhash
 
-from logforge.core.spool import EpisodeSpool, batches
-from logforge.schemas.episode import Episode, Step
-from logforge.texts.placeholders import mask_volatile
+from logforge.core import EpisodeSpool, batches
+from logforge.schemas import Episode, Step
+from logforge.texts import mask_volatile
 
 LEVELS: tuple[str, ...] = ("exact", "canonical", "near")
 """How alike two states are: one state_key, one state_key_canonical, or vectors near each other (near.py)."""

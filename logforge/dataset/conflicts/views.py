@@ -11,8 +11,7 @@ import duckdb
 
 from logforge.dataset.conflicts.groups import KINDS
 from logforge.dataset.conflicts.rows import LEVELS
-from logforge.schemas.errors import UnknownName
-from logforge.schemas.transition import SPLIT_NAMES
+from logforge.schemas import SPLIT_NAMES, UnknownName
 
 
 class Said(NamedTuple):

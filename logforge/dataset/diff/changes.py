@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
-from logforge.schemas.manifest import FeatureSlice, Manifest
-from logforge.store.store import Store
+from logforge.schemas import FeatureSlice, Manifest
+from logforge.store import Store
 
 EXAMPLES = 3
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.dataset.diff.side import Side
-from logforge.schemas.manifest import FeatureSlice, Manifest
-from logforge.shards.files import PCA_FILE
-from logforge.shards.sample import draw
+from logforge.schemas import FeatureSlice, Manifest
+from logforge.shards import PCA_FILE, draw
 
 
 def drifts_between(a: Side, b: Side, sample: int, seed: int) -> tuple[list[Drift], tuple[str, ...]]:

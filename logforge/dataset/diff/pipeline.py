@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from logforge.core.progress import Tick, silent
+from logforge.core import Tick, silent
 from logforge.dataset.diff.changes import (
     Vocabularies,
     described,
@@ -23,10 +23,10 @@ from logforge.dataset.diff.changes import (
 from logforge.dataset.diff.drift import drifts_between
 from logforge.dataset.diff.report import PARTS, DatasetDiff
 from logforge.dataset.diff.side import Side, side_of
-from logforge.rewards.lint.diff import kendall, movers, term_means
-from logforge.shards.sample import SAMPLE
-from logforge.splits.report import balance, moves
-from logforge.store.store import open_store
+from logforge.rewards.lint import kendall, movers, term_means
+from logforge.shards import SAMPLE
+from logforge.splits import balance, moves
+from logforge.store import open_store
 
 _NOTHING = Vocabularies((), (), (), ())
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from logforge.core.report import BaseReport, Lines, noted, rest, text
-from logforge.core.tabulate import WIDTH, ending, fit, listed, plural, table
+from logforge.core import WIDTH, BaseReport, Lines, ending, fit, listed, noted, plural, rest, table, text
 from logforge.dataset.diff.changes import Lone, Setting, Source, Vocabularies
 from logforge.dataset.diff.drift import LARGE, MODERATE, Drift
-from logforge.rewards.lint.diff import Mover, TermMean, mover_table
-from logforge.splits.report import MOVES
+from logforge.rewards.lint import Mover, TermMean, mover_table
+from logforge.splits import MOVES
 
 if TYPE_CHECKING:
     from logforge.dataset.diff.changes import StepChange

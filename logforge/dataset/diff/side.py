@@ -17,12 +17,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logforge.core.frames import POLARS_TYPES
-from logforge.schemas.errors import LogforgeError, UnknownName
-from logforge.schemas.manifest import INVALID, Manifest
-from logforge.schemas.tables import TRANSITIONS
-from logforge.shards.reader import MANIFEST, Shard, load_shards, read_manifest
-from logforge.store.store import Store
+from logforge.core import POLARS_TYPES
+from logforge.schemas import INVALID, TRANSITIONS, LogforgeError, Manifest, UnknownName
+from logforge.shards import MANIFEST, Shard, load_shards, read_manifest
+from logforge.store import Store
 
 _TABLES = ("splits", "conflicts", "quarantine")
 _STATUS = """

@@ -13,9 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logforge.dataset.quality.transitions import FAILURES, reported
-from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards.array_rules import not_finite
-from logforge.shards.arrays import SplitArrays
+from logforge.schemas import PROPENSITY_KINDS
+from logforge.shards import SplitArrays, not_finite
 
 
 def validate_arrays(transitions: pl.DataFrame, arrays: SplitArrays) -> pl.DataFrame:

@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.core.intervals import Estimate, bracketed
-from logforge.core.tabulate import plural
+from logforge.core import Estimate, bracketed, plural
 from logforge.dataset.quality.leak_probe import leak_auc
-from logforge.schemas.errors import CheckFailed, Problem, UnknownName, UsageError
-from logforge.shards.arrays import SplitArrays
+from logforge.schemas import CheckFailed, Problem, UnknownName, UsageError
+from logforge.shards import SplitArrays
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import MIN_EPISODES, Estimate
-from logforge.core.ranking import auc_estimates
+from logforge.core import MIN_EPISODES, Estimate, auc_estimates
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from logforge.core.frames import POLARS_TYPES
-from logforge.schemas.errors import UsageError
-from logforge.schemas.tables import TRANSITIONS
-from logforge.schemas.transition import ALLOWED, NULLABLE, RULES
+from logforge.core import POLARS_TYPES
+from logforge.schemas import ALLOWED, NULLABLE, RULES, TRANSITIONS, UsageError
 
 if TYPE_CHECKING:
     from pandera.polars import DataFrameSchema

@@ -12,18 +12,15 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from logforge.dataset.actions.names import renamed
-from logforge.dataset.actions.vocabulary import ActionSpace
+from logforge.dataset.actions import ActionSpace, renamed
 from logforge.dataset.states import features
 from logforge.dataset.states.config import BLOCKS, StateConfig
 from logforge.dataset.states.features import Block
 from logforge.dataset.states.fold import states_of
 from logforge.dataset.states.memory_features import memory_block
 from logforge.dataset.states.symbols import State, canonical_key, state_key
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import Mismatch
-from logforge.schemas.manifest import FeatureSlice
-from logforge.texts.encoders import TextVectors, is_blank
+from logforge.schemas import Episode, FeatureSlice, Mismatch
+from logforge.texts import TextVectors, is_blank
 
 __all__ = ["BLOCKS", "State", "StateBuilder", "StateConfig", "canonical_key", "state_key"]
 

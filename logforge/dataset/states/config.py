@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from logforge.core.options import option
+from logforge.core import option
 from logforge.dataset.states.goal_summary import WHOLE, check_summary
-from logforge.schemas.errors import UnknownName, UsageError
+from logforge.schemas import UnknownName, UsageError
 
 BLOCKS = ("task", "last_message", "window", "thought", "history", "memory", "group", "meta", "mask")
 """Every block of a vector, in its order."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from logforge.core.report import each
+from logforge.core import each
 
 _SQL = r"""
 WITH decisions AS (

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from logforge.schemas.episode import Episode, Step
+from logforge.schemas import Episode, Step
 
 
 class Offered(msgspec.Struct, frozen=True, gc=False):

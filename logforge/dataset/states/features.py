@@ -13,15 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logforge.connectors.episodes.outcome import ERROR_CLASSES
-from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
+from logforge.connectors.episodes import ERROR_CLASSES, SOFT_REFUSAL
 from logforge.dataset.states.goal_summary import WHOLE, goal_of
 from logforge.dataset.states.json_facts import ARGUMENT_COLUMNS, argument_digest
-from logforge.dataset.states.symbols import PENDING, State
-from logforge.schemas.episode import RESULT_STATUSES
-from logforge.schemas.errors import UnknownName
-from logforge.schemas.manifest import Vocabulary
-from logforge.texts.encoders import TextVectors
+from logforge.dataset.states.memory import PENDING
+from logforge.dataset.states.symbols import State
+from logforge.schemas import RESULT_STATUSES, UnknownName, Vocabulary
+from logforge.texts import TextVectors
 
 F32 = npt.NDArray[np.float32]
 Fill = Callable[[F32, Sequence[State], TextVectors], None]

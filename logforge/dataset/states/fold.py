@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from logforge.dataset.states.events import Answered, Decided, Said, events_of
-from logforge.dataset.states.memory import EpisodeMemory
-from logforge.dataset.states.symbols import FAILURES, PENDING, GroupCall, PastCall, State, Turn
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import UsageError
+from logforge.dataset.states.memory import FAILURES, PENDING, EpisodeMemory
+from logforge.dataset.states.symbols import GroupCall, PastCall, State, Turn
+from logforge.schemas import Episode, UsageError
 
 
 class Knowledge:

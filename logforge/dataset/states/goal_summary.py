@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from logforge.schemas.errors import UnknownName
+from logforge.schemas import UnknownName
 
 WHOLE: Final = "whole"
 """The instruction as it is."""

@@ -18,12 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from logforge.dataset.states.builder import State, StateBuilder
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import InputError, Mismatch
-from logforge.schemas.manifest import Manifest
-from logforge.texts.encoders import Encoder, TextVectors, embed
-from logforge.texts.pca import Pca
+from logforge.dataset.states.builder import StateBuilder
+from logforge.dataset.states.symbols import State
+from logforge.schemas import Episode, InputError, Manifest, Mismatch
+from logforge.texts import Encoder, Pca, TextVectors, embed
 
 GOLDEN_FILE: Final = "golden_states.json"
 GOLDEN_COUNT: Final = 20

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from logforge.texts.placeholders import mask_volatile
+from logforge.texts import mask_volatile
 
 ARGUMENT_COLUMNS: Final = 8
 MOST_FACTS: Final = 32

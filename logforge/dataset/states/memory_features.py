@@ -16,8 +16,8 @@ from logforge.dataset.states.features import F32, Block, Field
 from logforge.dataset.states.json_facts import fact_columns
 from logforge.dataset.states.memory import FAILURES
 from logforge.dataset.states.symbols import State
-from logforge.schemas.manifest import Vocabulary
-from logforge.texts.encoders import TextVectors
+from logforge.schemas import Vocabulary
+from logforge.texts import TextVectors
 
 _USER = " user"
 """No action is called so."""

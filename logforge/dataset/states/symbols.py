@@ -16,7 +16,7 @@ import msgspec
 import xxhash
 
 from logforge.dataset.states.memory import FAILURES, PENDING, Memory
-from logforge.texts.placeholders import mask_volatile
+from logforge.texts import mask_volatile
 
 __all__ = ["FAILURES", "PENDING", "GroupCall", "PastCall", "State", "Turn", "canonical_key", "state_key"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Never, TypeVar
 
 from logforge.dataset.states.memory import Memory, Remembered
 from logforge.dataset.states.symbols import GroupCall, PastCall, State, Turn
-from logforge.schemas.errors import InputError, Mismatch
+from logforge.schemas import InputError, Mismatch
 
 TEMPLATE: Final = "logforge-state/1"
 """The first line of every text; stable as long as the wording is."""

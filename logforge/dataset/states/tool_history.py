@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.schemas.errors import UsageError
-from logforge.schemas.manifest import FeatureSlice
+from logforge.schemas import FeatureSlice, UsageError
 
 NO_CALL = -1
 """The id of a slot without a call."""

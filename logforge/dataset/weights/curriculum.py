@@ -22,11 +22,8 @@ import polars as pl
 import xxhash
 from numpy.typing import NDArray
 
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.schemas.transition import DRAWN_SPLITS
-from logforge.shards.arrays import SplitArrays
-from logforge.shards.reader import Shard, check_files, load_shards, read_manifest
+from logforge.schemas import DRAWN_SPLITS, Episode, UnknownName, UsageError
+from logforge.shards import Shard, SplitArrays, check_files, load_shards, read_manifest
 
 STAGES: Final = (1, 2, 3)
 STAGES_FILE: Final = "stages.json"

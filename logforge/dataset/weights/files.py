@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from logforge.connectors.records.text_file import read_text
+from logforge.connectors.records import read_text
 from logforge.dataset.weights.parts import SETTINGS, Weights, wrong_number
-from logforge.schemas.errors import Problem, SpecError, UnknownName
-from logforge.schemas.yamltext import Marked, parse
+from logforge.schemas import Marked, Problem, SpecError, UnknownName, parse
 
 _REMEDY = "docs/weights.md lists the settings"
 

@@ -30,11 +30,9 @@ import polars as pl
 import xxhash
 from numpy.typing import NDArray
 
-from logforge.core.hash_counts import Tally
-from logforge.core.spool import some_at_a_time
-from logforge.schemas.episode import Episode, Step
-from logforge.texts.encoders import TextVectors, is_blank
-from logforge.texts.similarity import tokens
+from logforge.core import Tally, some_at_a_time
+from logforge.schemas import Episode, Step
+from logforge.texts import TextVectors, is_blank, tokens
 
 THRESHOLD: Final = 0.15
 """From this pollution on a step counts as off-task."""

@@ -24,18 +24,14 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from logforge.core.frames import POLARS_TYPES
-from logforge.core.progress import Tick
-from logforge.dataset.conflicts.rows import DEMONSTRATION
-from logforge.dataset.quality.transitions import in_order_of_names
+from logforge.core import POLARS_TYPES, Tick
+from logforge.dataset.conflicts import DEMONSTRATION
+from logforge.dataset.quality import in_order_of_names
 from logforge.dataset.weights.off_task import THRESHOLD, pollution
-from logforge.rewards.sql.inputs import input_stages
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import UsageError
-from logforge.schemas.manifest import digest
-from logforge.schemas.reward import Detectors
-from logforge.shards.arrays import SplitArrays
-from logforge.texts.encoders import Encoder, embed
+from logforge.rewards.sql import input_stages
+from logforge.schemas import Detectors, Episode, UsageError, digest
+from logforge.shards import SplitArrays
+from logforge.texts import Encoder, embed
 
 LAZY: Final = 0.5
 """The share of calls without news from which an episode is lazy."""

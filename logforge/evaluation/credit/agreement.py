@@ -18,15 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from logforge.core.intervals import Estimate, bootstrap_mean
-from logforge.core.report import BaseReport, Lines, noted
-from logforge.core.tabulate import table
+from logforge.core import BaseReport, Estimate, Lines, bootstrap_mean, noted, table
 from logforge.evaluation.credit.key_steps import read_key_steps, scored
 from logforge.evaluation.credit.pipeline import CreditReport, credit_of
-from logforge.learning.policies.runs import read_run, run_data
-from logforge.rewards.returns import Floats
-from logforge.schemas.errors import UsageError
-from logforge.store.store import Store
+from logforge.learning.policies import read_run, run_data
+from logforge.rewards import Floats
+from logforge.schemas import UsageError
+from logforge.store import Store
 
 TENTATIVE: Final = 0.667
 """Below this α, Krippendorff draws no conclusion."""

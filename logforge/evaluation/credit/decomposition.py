@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logforge.core.extras import need, one_thread
-from logforge.rewards.returns import Floats
-from logforge.schemas.errors import UsageError
-from logforge.shards.arrays import SplitArrays
+from logforge.core import need, one_thread
+from logforge.rewards import Floats
+from logforge.schemas import UsageError
+from logforge.shards import SplitArrays
 
 if TYPE_CHECKING:
     import torch

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.evaluation.credit.methods import Evidence, Method
-from logforge.learning.ope.support import similar_actions
-from logforge.rewards.returns import Floats
-from logforge.shards.reader import Shard
+from logforge.learning.ope import similar_actions
+from logforge.rewards import Floats
+from logforge.shards import Shard
 
 
 def spread_of(method: Method, evidence: Evidence) -> Floats:

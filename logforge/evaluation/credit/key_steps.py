@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from logforge.connectors.records.json import loads
-from logforge.rewards.returns import Floats
-from logforge.schemas.errors import CheckFailed, InputError, Problem
+from logforge.connectors.records import loads
+from logforge.rewards import Floats
+from logforge.schemas import CheckFailed, InputError, Problem
 
 _FIELDS: Final = ("episode_id", "step", "annotator", "key")
 _REMEDY: Final = "mend these lines; nothing was read in their place"

@@ -10,12 +10,10 @@ import numpy as np
 
 from logforge.evaluation.credit.decomposition import Decomposition, decompose
 from logforge.evaluation.credit.targets import Flags, targets_of
-from logforge.learning.ope.fqe_fit import ByMember
-from logforge.rewards.returns import Floats, returns_to_go
-from logforge.schemas.errors import UnknownName
-from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards.arrays import SplitArrays
-from logforge.shards.reader import Shard
+from logforge.learning.ope import ByMember
+from logforge.rewards import Floats, returns_to_go
+from logforge.schemas import PROPENSITY_KINDS, UnknownName
+from logforge.shards import Shard, SplitArrays
 
 _ESTIMATED = PROPENSITY_KINDS.index("estimated")
 

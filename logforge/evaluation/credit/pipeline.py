@@ -17,11 +17,8 @@ import polars as pl
 import xxhash
 from numpy.typing import NDArray
 
-from logforge.core.files import replaced_file
-from logforge.core.progress import Tick
-from logforge.core.report import BaseReport, Lines, noted, picked
-from logforge.core.tabulate import table
-from logforge.evaluation.config import CreditConfig
+from logforge.core import BaseReport, Lines, Tick, noted, picked, replaced_file, table
+from logforge.evaluation import CreditConfig
 from logforge.evaluation.credit.evidence import spread_of, support_of
 from logforge.evaluation.credit.methods import (
     METHODS,
@@ -32,15 +29,13 @@ from logforge.evaluation.credit.methods import (
     methods_named,
 )
 from logforge.evaluation.credit.table import keep_credit
+from logforge.learning.ope import Decisions
 from logforge.learning.ope import fqe as ope
-from logforge.learning.ope.fqe_fit import Decisions
-from logforge.learning.policies.bundle import load_policy
-from logforge.learning.policies.runs import read_run, run_data
-from logforge.rewards import returns
-from logforge.rewards.returns import Floats, time_discounts, unusual
-from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.shards.reader import Shard
-from logforge.store.store import Store
+from logforge.learning.policies import load_policy, read_run, run_data
+from logforge.rewards import Floats, returns, time_discounts, unusual
+from logforge.schemas import Mismatch, UnknownName, UsageError
+from logforge.shards import Shard
+from logforge.store import Store
 
 SHOWN: Final = 5
 

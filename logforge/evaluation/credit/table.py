@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 
 from logforge.evaluation.credit.methods import BONUS, Method, Values
-from logforge.shards.reader import Shard
-from logforge.store.store import Store
-from logforge.texts.encoders import is_read_only
+from logforge.shards import Shard
+from logforge.store import Store
+from logforge.texts import is_read_only
 
 _KEY = ("dataset", "hash", "split", "method", "policy", "settings")
 _SAME = (

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from logforge.rewards.returns import Floats, Offsets, as_discounts, check_cuts, last_to_first, returns_to_go
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.shards.reader import Shard
+from logforge.rewards import Floats, Offsets, as_discounts, check_cuts, last_to_first, returns_to_go
+from logforge.schemas import UnknownName, UsageError
+from logforge.shards import Shard
 
 Flags = npt.NDArray[np.bool_]
 KINDS = ("return", "n_step", "td_lambda", "td", "gae", "retrace")

@@ -1,1 +1,20 @@
 """Many runs compared, and one run diagnosed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logforge.schemas.faces import face
+
+if TYPE_CHECKING:
+    from logforge.evaluation.tuning.diagnosis import diagnose
+    from logforge.evaluation.tuning.sweeping import sweep
+
+__all__ = ["diagnose", "sweep"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = face(
+        __name__,
+        diagnosis="diagnose",
+        sweeping="sweep",
+    )

@@ -10,11 +10,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Estimate, Noise, bracketed, pooled, share
-from logforge.core.intervals import difference as paired
-from logforge.core.report import BaseReport, Lines, picked
-from logforge.core.tabulate import table
-from logforge.learning.training.findings import MOST_OOD
+from logforge.core import BaseReport, Estimate, Lines, Noise, bracketed, picked, pooled, share, table
+from logforge.core import difference as paired
+from logforge.learning.training import MOST_OOD
 
 By = Literal["fqe", "success"]
 F64 = NDArray[np.float64]

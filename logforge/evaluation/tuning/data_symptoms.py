@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.evaluation.tuning.symptoms import Patient, Symptom, told
-from logforge.learning.training.findings import FEW_SUCCESSES, QUICK_FAILURES, REPEATS, few_episodes
-from logforge.schemas.manifest import Manifest
-from logforge.shards.arrays import SplitArrays
-from logforge.shards.reader import Shard
+from logforge.learning.training import FEW_SUCCESSES, QUICK_FAILURES, REPEATS, few_episodes
+from logforge.schemas import Manifest
+from logforge.shards import Shard, SplitArrays
 
 
 def data_symptoms(patient: Patient) -> Iterator[Symptom]:
@@ -107,9 +106,7 @@ def _returns(train: SplitArrays, which: NDArray[np.bool_]) -> NDArray[np.float32
 
 def _linted(train: Shard, linted: str, rule: str) -> Iterator[Symptom]:
     """What `logforge reward lint` calls an error by the rule `linted` in the dataset's spec, where the small world can run it."""
-    from logforge.rewards.lint.pipeline import TYPICAL_STEPS
-    from logforge.rewards.lint.rules import spec_findings
-    from logforge.rewards.lint.trial import recorded_trial
+    from logforge.rewards.lint import TYPICAL_STEPS, recorded_trial, spec_findings
 
     trial = recorded_trial(train.manifest)
     if trial is None:

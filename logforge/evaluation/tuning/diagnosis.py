@@ -11,19 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from logforge.core.report import BaseReport, Lines, noted, picked
-from logforge.core.tabulate import plural
+from logforge.core import BaseReport, Lines, noted, picked, plural
 from logforge.evaluation.tuning.data_symptoms import data_symptoms
 from logforge.evaluation.tuning.run_symptoms import run_symptoms
 from logforge.evaluation.tuning.symptoms import Patient, Symptom, told
-from logforge.learning.policies.bundle import load_policy
-from logforge.learning.policies.runs import read_run, run_data
-from logforge.learning.training.config import TrainConfig
-from logforge.learning.training.findings import FINDINGS
-from logforge.learning.training.notes import fresh_starts
-from logforge.learning.training.rescoring import rescored
-from logforge.schemas.errors import LogforgeError
-from logforge.schemas.manifest import Manifest
+from logforge.learning.policies import load_policy, read_run, run_data
+from logforge.learning.training import FINDINGS, TrainConfig, fresh_starts, rescored
+from logforge.schemas import LogforgeError, Manifest
 
 
 @dataclass(frozen=True)

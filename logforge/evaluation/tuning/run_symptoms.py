@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from logforge.evaluation.tuning.symptoms import Patient, Symptom, told
-from logforge.learning.training.config import TrainConfig
-from logforge.learning.training.findings import (
+from logforge.learning.training import (
     ALIKE,
+    CONSERVATIVE,
     FAST_TARGETS,
     FINDINGS,
     HARDLY_CONSERVATIVE,
@@ -23,13 +23,13 @@ from logforge.learning.training.findings import (
     STOPPED,
     SURE,
     VERY_SURE,
+    TrainConfig,
     alpha_off,
+    clone_risks,
     collapsed,
     few_updates,
     fitting_alpha,
 )
-from logforge.learning.training.learners import CONSERVATIVE
-from logforge.learning.training.notes import clone_risks
 
 
 def run_symptoms(patient: Patient) -> Iterator[Symptom]:

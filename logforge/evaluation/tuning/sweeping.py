@@ -18,24 +18,24 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core import extras, intervals
-from logforge.core.extras import need
-from logforge.core.files import refuse_foreign, replaced_file
-from logforge.core.progress import Tick, silent
-from logforge.evaluation.config import SweepConfig
+from logforge.core import Tick, extras, intervals, need, refuse_foreign, replaced_file, silent
+from logforge.evaluation import SweepConfig
 from logforge.evaluation.tuning.choice import SweepReport, Tried, choose
 from logforge.learning.ope import fqe as ope
-from logforge.learning.policies.bundle import PolicyBundle
-from logforge.learning.policies.runs import RUN_FILE
-from logforge.learning.training.config import ONE_HEAD, TrainConfig
-from logforge.learning.training.learners import CONSERVATIVE
-from logforge.learning.training.monitors import Behaviour, Monitor
-from logforge.learning.training.pipeline import train
-from logforge.learning.training.presets import preset as named
-from logforge.learning.training.rescoring import rescored
+from logforge.learning.policies import RUN_FILE, PolicyBundle
+from logforge.learning.training import (
+    CONSERVATIVE,
+    ONE_HEAD,
+    Behaviour,
+    Monitor,
+    TrainConfig,
+    rescored,
+    train,
+)
+from logforge.learning.training import preset as named
 from logforge.rewards import returns
-from logforge.schemas.errors import UsageError
-from logforge.shards.reader import Shard, load_shards
+from logforge.schemas import UsageError
+from logforge.shards import Shard, load_shards
 
 SWEEP_FILE: Final = "sweep.json"
 FQE_MEMBERS: Final = 10
@@ -164,10 +164,7 @@ def _together(
 ) -> list[PolicyBundle]:
     import torch
 
-    from logforge.learning.training.experience import Replay
-    from logforge.learning.training.fitting import bundle_of, device, rules_of
-    from logforge.learning.training.learners import LEARNERS, Fit
-    from logforge.learning.training.policy_vectors import side_of
+    from logforge.learning.training import LEARNERS, Fit, Replay, bundle_of, device, rules_of, side_of
 
     spans = [_span(shard, setting, config.clip_targets) for setting in settings]
 
@@ -250,16 +247,15 @@ class _Player:
     """A simulator that policies of this dataset are played in."""
 
     def __init__(self, simulator: str, episodes: int, folder: Path) -> None:
-        from logforge.envs.catalogue import make
-        from logforge.serving.server import StateServer
+        from logforge.envs import make
+        from logforge.serving import StateServer
 
         make(simulator)  # refuses an unknown name
         self.simulator, self.episodes, self.server = simulator, episodes, StateServer(folder)
 
     def play(self, bundle: PolicyBundle) -> NDArray[np.float64]:
         """Which of the episodes succeed; all policies meet the same problems and the same luck."""
-        from logforge.envs.evaluating import evaluate_policy
-        from logforge.envs.learnt import served
+        from logforge.envs import evaluate_policy, served
 
         found = evaluate_policy(self.simulator, served(self.server, bundle), self.episodes, _SEED)
         return found.successes.astype(np.float64)

@@ -7,12 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.learning.training.alarms import Limits
-from logforge.learning.training.config import TrainConfig
-from logforge.learning.training.continual import reach
-from logforge.learning.training.findings import FINDINGS
-from logforge.learning.training.learners import CONSERVATIVE
-from logforge.shards.reader import Shard
+from logforge.learning.training import CONSERVATIVE, FINDINGS, Limits, TrainConfig, reach
+from logforge.shards import Shard
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from logforge.connectors.records.json import NotJson, loads
-from logforge.schemas.errors import UsageError
+from logforge.connectors.records import NotJson, loads
+from logforge.schemas import UsageError
 
 BUILT_IN_OFF = "none"
 """An entry that leaves the built-in list out."""

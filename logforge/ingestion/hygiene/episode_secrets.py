@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
-from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.records import NotJson, canonical, loads
 from logforge.ingestion.hygiene.redaction import Redacted, Secret, with_strings
-from logforge.ingestion.hygiene.secrets.values import is_telling
+from logforge.ingestion.hygiene.secrets import is_telling
 
 
 class Spread:

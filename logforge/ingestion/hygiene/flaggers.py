@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from logforge.schemas.errors import UsageError
+from logforge.schemas import UsageError
 
 Flagger = Callable[[list[str]], Sequence[Iterable[str]]]
 BATCH = 256

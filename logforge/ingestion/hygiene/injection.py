@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from logforge.ingestion.hygiene.secrets.hints import holds, lower, windows
+from logforge.ingestion.hygiene.secrets import holds, lower, windows
 
 ROLES = frozenset({"user", "tool"})
 """Whose texts are looked at."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 import xxhash
 
-from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.records import NotJson, canonical, loads
 from logforge.ingestion.hygiene import injection, personal_data
 from logforge.ingestion.hygiene.characters import SUSPECT, clean
 from logforge.ingestion.hygiene.injection import injections
@@ -26,8 +26,8 @@ from logforge.ingestion.hygiene.redaction import (
     redact_json,
     with_strings,
 )
+from logforge.ingestion.hygiene.secrets import SHAPELESS
 from logforge.ingestion.hygiene.secrets import vendors as vendor_secrets
-from logforge.ingestion.hygiene.secrets.shapes import SHAPELESS
 
 _LONG = 1000
 _REMEMBERED = 50_000

@@ -12,9 +12,9 @@ from functools import cache, lru_cache
 from ipaddress import ip_address
 from typing import Any
 
-from logforge.core.extras import need
-from logforge.ingestion.hygiene.secrets.findings import Finding
-from logforge.schemas.errors import UsageError
+from logforge.core import need
+from logforge.ingestion.hygiene.secrets import Finding
+from logforge.schemas import UsageError
 
 ALL = "all"
 """An entry that stands for every kind."""

@@ -16,16 +16,16 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logforge.connectors.episodes.policies import prompt_suffix, prompt_version
-from logforge.core.frames import Tables, rows_table
+from logforge.connectors.episodes import prompt_suffix, prompt_version
+from logforge.core import Tables, rows_table
 from logforge.ingestion.hygiene.danger import Dangers
 from logforge.ingestion.hygiene.episode_secrets import Spread
 from logforge.ingestion.hygiene.flaggers import with_own_flags
 from logforge.ingestion.hygiene.injection import ROLES, in_place
 from logforge.ingestion.hygiene.inspection import Inspected, inspect
 from logforge.ingestion.hygiene.redaction import ALLOWED, SECRETS_ONLY, Redaction, Secret
-from logforge.schemas.tables import EPISODES, MESSAGES, QUARANTINE, SECRETS, STEPS
-from logforge.store.keyed_hashes import keyed_hash, pseudonym
+from logforge.schemas import EPISODES, MESSAGES, QUARANTINE, SECRETS, STEPS
+from logforge.store import keyed_hash, pseudonym
 
 OURS = frozenset(
     "episode_id source_id format parent_episode_id continues_episode_id source_kind ending locator result_locator role kind "

@@ -15,15 +15,20 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, NamedTuple
 
-from logforge.connectors.records.json import NotJson, canonical, loads
+from logforge.connectors.records import NotJson, canonical, loads
 from logforge.ingestion.hygiene.personal_data import personal_findings
+from logforge.ingestion.hygiene.secrets import (
+    Finding,
+    contextual,
+    engine_version,
+    kind_of_name,
+    lower,
+    named_secret,
+    shaped,
+    vendor_findings,
+)
 from logforge.ingestion.hygiene.secrets import rules as secret_rules
 from logforge.ingestion.hygiene.secrets import shapes as secret_shapes
-from logforge.ingestion.hygiene.secrets.findings import Finding
-from logforge.ingestion.hygiene.secrets.hints import lower
-from logforge.ingestion.hygiene.secrets.rules import contextual, kind_of_name, named_secret
-from logforge.ingestion.hygiene.secrets.shapes import shaped
-from logforge.ingestion.hygiene.secrets.vendors import engine_version, vendor_findings
 
 HINTS = tuple(sorted({*secret_rules.HINTS, *secret_shapes.HINTS}))
 """Every text with a secret holds one of these, or kingfisher sees it: the cheap test that comes first."""

@@ -21,8 +21,7 @@ from typing import IO, Literal, Self, cast
 
 from logforge.ingestion.sources.limits import Limits
 from logforge.ingestion.sources.streams import PIECE, Damaged, codec_of, pieces
-from logforge.schemas.episode import Reject, Skip
-from logforge.schemas.errors import StoreError
+from logforge.schemas import Reject, Skip, StoreError
 
 Kind = Literal["stream", "zip", "tar", "foreign"]
 """One compressed file, an archive, or something packed that is not read (7z, rar, lz4, compress)."""

@@ -9,13 +9,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from logforge.connectors.detection import claims, registry
-from logforge.connectors.episodes.unsupported_shapes import RULE as UNSUPPORTED
-from logforge.connectors.episodes.unsupported_shapes import unsupported
-from logforge.connectors.records.base import HEAD_BYTES, JSON_SUFFIXES, Connector, Head, TakesCompanions, look
-from logforge.connectors.records.brackets import deepest_of_first
-from logforge.connectors.records.json import MAX_DEPTH, TooDeep
-from logforge.schemas.errors import InputError
+from logforge.connectors import claims, registry
+from logforge.connectors.episodes import RULE as UNSUPPORTED
+from logforge.connectors.episodes import unsupported
+from logforge.connectors.records import (
+    HEAD_BYTES,
+    JSON_SUFFIXES,
+    MAX_DEPTH,
+    Connector,
+    Head,
+    TakesCompanions,
+    TooDeep,
+    deepest_of_first,
+    look,
+)
+from logforge.schemas import InputError
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".parquet"})
 """Tables among logs are meant to be read too."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from logforge.core.options import option
-from logforge.schemas.errors import UsageError
+from logforge.core import option
+from logforge.schemas import UsageError
 
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 

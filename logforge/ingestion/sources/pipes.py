@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from logforge.ingestion.sources.discover import STDIN, Found
-from logforge.schemas.errors import InputError, StoreError, UsageError
+from logforge.schemas import InputError, StoreError, UsageError
 
 LABEL = "<stdin>"
 _BLOCK = 1 << 20

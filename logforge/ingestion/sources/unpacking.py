@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from logforge.connectors.detection import claims
-from logforge.connectors.records.base import Connector, look
+from logforge.connectors import claims
+from logforge.connectors.records import Connector, look
 from logforge.ingestion.sources.containers import (
     Aside,
     Budget,
@@ -27,8 +27,7 @@ from logforge.ingestion.sources.containers import (
 from logforge.ingestion.sources.discover import Found, Verdict, find, label_of, unpacked_beside
 from logforge.ingestion.sources.limits import Limits
 from logforge.ingestion.sources.streams import plain_name
-from logforge.schemas.episode import Reject
-from logforge.schemas.errors import StoreError
+from logforge.schemas import Reject, StoreError
 
 _FOREIGN = "packed in a way that is not read (7z, rar, lz4 or compress)"
 _LOST = "damaged or cut off: what comes after the damage was not read"

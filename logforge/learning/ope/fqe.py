@@ -16,14 +16,22 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.extras import need, one_thread
-from logforge.core.intervals import MIN_EPISODES, Estimate, Span, interval, resamples
-from logforge.core.progress import Tick
-from logforge.core.types import FloatArray, IntArray
+from logforge.core import (
+    MIN_EPISODES,
+    Estimate,
+    FloatArray,
+    IntArray,
+    Span,
+    Tick,
+    interval,
+    need,
+    one_thread,
+    resamples,
+)
 from logforge.learning.ope.fqe_fit import ByMember, Decisions, Fit, OutOfBag
-from logforge.rewards.returns import possible_returns
-from logforge.schemas.errors import Mismatch, UsageError
-from logforge.shards.arrays import SplitArrays
+from logforge.rewards import possible_returns
+from logforge.schemas import Mismatch, UsageError
+from logforge.shards import SplitArrays
 
 MEMBERS: Final = 20
 UPDATES: Final = 300

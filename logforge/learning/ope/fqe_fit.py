@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.types import FloatArray, IntArray
-from logforge.learning.policies.networks import forward, make_network
-from logforge.shards.arrays import SplitArrays
+from logforge.core import FloatArray, IntArray
+from logforge.learning.policies import forward, make_network
+from logforge.shards import SplitArrays
 
 if TYPE_CHECKING:
     import torch

@@ -18,12 +18,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import MIN_EPISODES, Estimate, Noise, Span, pooled, resamples, within
-from logforge.core.report import plain
-from logforge.core.types import FloatArray
-from logforge.schemas.errors import Mismatch
-from logforge.schemas.transition import PROPENSITY_KINDS
-from logforge.shards.arrays import SplitArrays
+from logforge.core import MIN_EPISODES, Estimate, FloatArray, Noise, Span, plain, pooled, resamples, within
+from logforge.schemas import PROPENSITY_KINDS, Mismatch
+from logforge.shards import SplitArrays
 
 ESTIMATORS: Final = {
     "is": "importance sampling: the mean of weight × return (Precup et al. 2000)",

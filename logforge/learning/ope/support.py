@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.shards.arrays import SplitArrays
+from logforge.shards import SplitArrays
 
 NEIGHBOURS: Final = 20
 RADIUS_PERCENTILE: Final = 95

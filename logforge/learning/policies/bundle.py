@@ -24,9 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.extras import need
-from logforge.core.report import each
-from logforge.core.types import Float32Array
+from logforge.core import Float32Array, each, need
 from logforge.learning.policies.card import BUNDLE_VERSION, WEIGHTS, Golden, PolicyCard
 from logforge.learning.policies.layers import (
     ACTS,
@@ -41,10 +39,8 @@ from logforge.learning.policies.layers import (
     tensors_of,
 )
 from logforge.learning.policies.side_inputs import SideInputs
-from logforge.schemas.errors import InputError, Mismatch, UsageError
-from logforge.schemas.manifest import Manifest, Vocabulary
-from logforge.shards.files import ACTIONS_FILE
-from logforge.shards.reader import MANIFEST, Shard
+from logforge.schemas import InputError, Manifest, Mismatch, UsageError, Vocabulary
+from logforge.shards import ACTIONS_FILE, MANIFEST, Shard
 
 __all__ = ["BUNDLE_VERSION", "Decision", "Golden", "Layer", "PolicyBundle", "PolicyCard", "load_policy"]
 

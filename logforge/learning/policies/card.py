@@ -7,8 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from logforge.schemas.errors import Mismatch
-from logforge.schemas.manifest import ArgumentTemplate, EncoderRef, FeatureSlice, Manifest
+from logforge.schemas import ArgumentTemplate, EncoderRef, FeatureSlice, Manifest, Mismatch
 
 BUNDLE_VERSION: Final = 3
 WEIGHTS: Final = "weights.safetensors"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from logforge.core.report import BaseReport, Lines
-from logforge.core.tabulate import table
+from logforge.core import BaseReport, Lines, table
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.policies.card import Habits
 from logforge.learning.policies.layers import BEHAVIOUR, TEMPLATE
 from logforge.learning.policies.runs import RUN_FILE, read_run
-from logforge.schemas.manifest import INVALID
-from logforge.shards.files import ACTIONS_FILE
+from logforge.schemas import INVALID
+from logforge.shards import ACTIONS_FILE
 
 
 @dataclass(frozen=True)

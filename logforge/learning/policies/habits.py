@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.learning.policies.card import Habits, Range
-from logforge.schemas.errors import UsageError
-from logforge.schemas.manifest import Vocabulary
+from logforge.schemas import UsageError, Vocabulary
 
 if TYPE_CHECKING:
     from logforge.learning.policies.bundle import PolicyBundle
-    from logforge.shards.arrays import SplitArrays
+    from logforge.shards import SplitArrays
 
 _STATES: Final = 4096
 """So many states are looked at, spread evenly over the split."""

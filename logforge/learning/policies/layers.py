@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.types import Float32Array
-from logforge.schemas.errors import Mismatch
+from logforge.core import Float32Array
+from logforge.schemas import Mismatch
 
 ACTS: Final = ""
 BEHAVIOUR: Final = "behaviour"

@@ -10,10 +10,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.learning.policies.bundle import Golden, PolicyBundle
+from logforge.learning.policies.bundle import PolicyBundle
+from logforge.learning.policies.card import Golden
 from logforge.learning.policies.layers import Layer, Layers
 from logforge.learning.policies.side_inputs import SideInputs, check_vectors
-from logforge.schemas.errors import UsageError
+from logforge.schemas import UsageError
 
 _NEVER: Final = -1e9
 """The clone's logit of what the log never did: no chance, and a finite number."""

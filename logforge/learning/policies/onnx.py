@@ -21,14 +21,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from logforge.core.extras import need
-from logforge.core.files import replaced_file
-from logforge.core.report import BaseReport, Lines
+from logforge.core import BaseReport, Lines, need, replaced_file
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
 from logforge.learning.policies.layers import TEMPLATE, Layers
 from logforge.learning.policies.side_inputs import SideInputs
-from logforge.schemas.errors import Mismatch
-from logforge.schemas.manifest import Vocabulary
+from logforge.schemas import Mismatch, Vocabulary
 
 EXTRA: Final = "export-onnx"
 OPSET, IR_VERSION = 17, 9

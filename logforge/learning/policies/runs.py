@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from logforge.schemas.errors import InputError, Mismatch, UsageError
-from logforge.shards.reader import Shard, load_shards
+from logforge.schemas import InputError, Mismatch, UsageError
+from logforge.shards import Shard, load_shards
 
 
 def read_run(folder: Path) -> dict[str, Any]:

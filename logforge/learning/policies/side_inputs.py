@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.types import Float32Array
+from logforge.core import Float32Array
 from logforge.learning.policies.layers import Layers, outputs
-from logforge.schemas.errors import Mismatch
+from logforge.schemas import Mismatch
 
 _TENSORS: Final = ("vectors", "policies")
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.report import each
+from logforge.core import each
 from logforge.learning.training.config import Point
 from logforge.learning.training.findings import (
     ALARMS,

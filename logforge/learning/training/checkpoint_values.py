@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from logforge.core import intervals
-from logforge.core.intervals import Estimate
+from logforge.core import Estimate, intervals
+from logforge.learning.ope import Fitted
 from logforge.learning.ope import fqe as ope
-from logforge.learning.ope.fqe import Fitted
-from logforge.learning.policies.bundle import PolicyBundle
+from logforge.learning.policies import PolicyBundle
 from logforge.learning.training.monitors import thinned
-from logforge.shards.arrays import SplitArrays
+from logforge.shards import SplitArrays
 
 MEMBERS: Final = 5
 UPDATES: Final = 100

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from math import ceil, inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
-from logforge.core.options import option
-from logforge.schemas.errors import UnknownName, UsageError
+from logforge.core import option
+from logforge.schemas import UnknownName, UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from logforge.learning.policies.bundle import PolicyBundle
-    from logforge.shards.reader import Shard
+    from logforge.learning.policies import PolicyBundle
+    from logforge.shards import Shard
 
 Backend = Literal["torch", "d3rlpy"]
 BACKENDS: Final[tuple[str, ...]] = get_args(Backend)

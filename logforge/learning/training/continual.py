@@ -19,23 +19,30 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from logforge.core.intervals import Span
-from logforge.learning.policies.bundle import CARD, PolicyBundle, load_policy
-from logforge.learning.policies.layers import FISHER, TEMPLATE, Layer, Layers
-from logforge.learning.policies.networks import forward, stacked
+from logforge.core import Span
+from logforge.learning.policies import (
+    CARD,
+    FISHER,
+    TEMPLATE,
+    Layer,
+    Layers,
+    PolicyBundle,
+    forward,
+    load_policy,
+    stacked,
+)
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.experience import Drawn, Mixed, Replay, succeeded
 from logforge.learning.training.growth import Growth
 from logforge.learning.training.rescoring import rescored
-from logforge.rewards.returns import possible_returns
-from logforge.schemas.errors import Mismatch, UsageError
-from logforge.schemas.manifest import ArgumentTemplate, Manifest
-from logforge.shards.reader import Shard, load_shards, read_manifest
+from logforge.rewards import possible_returns
+from logforge.schemas import ArgumentTemplate, Manifest, Mismatch, UsageError
+from logforge.shards import Shard, load_shards, read_manifest
 
 if TYPE_CHECKING:
     import torch
 
-    from logforge.learning.policies.networks import Network
+    from logforge.learning.policies import Network
     from logforge.learning.training.learners import Fit
 
 EVERY: Final = 20

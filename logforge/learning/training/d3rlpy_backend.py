@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from logforge.core.extras import import_d3rlpy, one_thread
-from logforge.learning.policies.bundle import Golden, Layer, PolicyBundle, PolicyCard
+from logforge.core import import_d3rlpy, one_thread
+from logforge.learning.policies import Golden, Layer, PolicyBundle, PolicyCard
 from logforge.learning.training.config import BEHAVIOUR_PENALTY, Point, TrainConfig, epoch_of, golden_rows
-from logforge.shards.d3rlpy import to_mdp_dataset
-from logforge.shards.reader import Shard
+from logforge.shards import Shard, to_mdp_dataset
 
 if TYPE_CHECKING:
     import torch

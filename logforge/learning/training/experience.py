@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.stored_rows import StoredRows
+from logforge.core import StoredRows
 from logforge.learning.training.growth import Growth
-from logforge.shards.arrays import SplitArrays
+from logforge.shards import SplitArrays
 
 if TYPE_CHECKING:
     import torch

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from logforge.learning.training.config import TrainConfig
-from logforge.shards.arrays import SplitArrays
+from logforge.shards import SplitArrays
 
 PATIENCE: Final = 3
 """So many epochs in a row, each worse than the one before."""

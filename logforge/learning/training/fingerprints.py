@@ -15,14 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from logforge.core.report import BaseReport, Lines
-from logforge.core.tabulate import table
-from logforge.core.types import Float32Array
-from logforge.learning.policies.bundle import PolicyBundle, load_policy
+from logforge.core import BaseReport, Float32Array, Lines, table
+from logforge.learning.policies import PolicyBundle, load_policy
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.probe_states import PROBES, Probes, choose_probes
-from logforge.schemas.errors import Mismatch, UnknownName, UsageError
-from logforge.shards.reader import Shard, load_shards
+from logforge.schemas import Mismatch, UnknownName, UsageError
+from logforge.shards import Shard, load_shards
 
 CLONES: Final = TrainConfig(algo="bc", updates=1000, members=5, anneal=True)
 """How a policy of a log is cloned. The learning rate falls to 0, so that the last batches hardly show."""
@@ -137,7 +135,7 @@ def behaviour_clones(shard: Shard, policy_id: str, config: TrainConfig = CLONES)
     """
     import torch
 
-    from logforge.core.extras import one_thread
+    from logforge.core import one_thread
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.fitting import bundle_of, rules_of
     from logforge.learning.training.learners import LEARNERS, Fit

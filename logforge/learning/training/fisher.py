@@ -12,12 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.types import Float32Array
-from logforge.learning.policies.bundle import PolicyBundle
-from logforge.learning.policies.card import ScoreKind
-from logforge.learning.policies.layers import FISHER, Layer, Layers
-from logforge.shards.arrays import SplitArrays
-from logforge.shards.reader import Shard
+from logforge.core import Float32Array
+from logforge.learning.policies import FISHER, Layer, Layers, PolicyBundle, ScoreKind
+from logforge.shards import Shard, SplitArrays
 
 ROWS: Final = 512
 """Of the data's states, evenly spaced; more of them change the mean little."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from logforge.core.intervals import Span
-from logforge.learning.policies.bundle import Golden, PolicyBundle, PolicyCard
-from logforge.learning.policies.layers import TEMPLATE
+from logforge.core import Span
+from logforge.learning.policies import TEMPLATE, Golden, PolicyBundle, PolicyCard
 from logforge.learning.training.config import BEHAVIOUR_PENALTY, TrainConfig, golden_rows
 from logforge.learning.training.continual import reach
 from logforge.learning.training.learners import Fit, Learner, Rules
 from logforge.learning.training.text_q import SideTensors
-from logforge.shards.reader import Shard
+from logforge.shards import Shard
 
 
 def device() -> str:

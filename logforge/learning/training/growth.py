@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.types import Float32Array
-from logforge.learning.policies.card import PolicyCard, features_of
-from logforge.learning.policies.layers import Layer, Layers
-from logforge.schemas.errors import Mismatch
-from logforge.schemas.manifest import FeatureSlice, Manifest
+from logforge.core import Float32Array
+from logforge.learning.policies import Layer, Layers, PolicyCard, features_of
+from logforge.schemas import FeatureSlice, Manifest, Mismatch
 
 _REMEDY = "build the later dataset with --like EARLIER and the same state settings"
 

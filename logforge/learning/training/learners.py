@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Span
-from logforge.learning.policies.layers import Layers
-from logforge.learning.policies.networks import forward, make_network, member_layers, stacked
+from logforge.core import Span
+from logforge.learning.policies import Layers, forward, make_network, member_layers, stacked
 from logforge.learning.training.experience import Drawn
 
 if TYPE_CHECKING:
     import torch
 
-    from logforge.learning.policies.networks import Network
+    from logforge.learning.policies import Network
     from logforge.learning.training.template_head import TemplateHead
     from logforge.learning.training.text_q import SideTensors
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from logforge.core.progress import Tick
-from logforge.core.stages import Scope, per, stage
-from logforge.learning.policies.runs import BC, BC_SUCCESS
+from logforge.core import Scope, Tick, per, stage
+from logforge.learning.policies import BC, BC_SUCCESS
 from logforge.learning.training.alarms import Alarm, Kept, Limits, Watch
 from logforge.learning.training.config import Point, TrainConfig
 from logforge.learning.training.continual import started_from
@@ -21,7 +20,7 @@ from logforge.learning.training.learners import CONSERVATIVE
 from logforge.learning.training.monitors import Behaviour, Measured
 from logforge.learning.training.policy_vectors import policy_fit
 from logforge.learning.training.run_data import RunData
-from logforge.schemas.errors import CheckFailed
+from logforge.schemas import CheckFailed
 
 
 @dataclass(frozen=True, eq=False)

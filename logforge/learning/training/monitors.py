@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Span
-from logforge.learning.policies.bundle import PolicyBundle
-from logforge.schemas.manifest import Vocabulary
-from logforge.shards.arrays import SplitArrays
+from logforge.core import Span
+from logforge.learning.policies import PolicyBundle
+from logforge.schemas import Vocabulary
+from logforge.shards import SplitArrays
 
 OOD_CHANCE: Final = 0.02
 """An action that the cloned behaviour takes with a smaller chance counts as out of distribution."""

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from logforge.core.intervals import Span
+from logforge.core import Span
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.findings import NOTES, RISKY, alpha_off, few_episodes, few_updates
 from logforge.learning.training.learners import CONSERVATIVE
 from logforge.learning.training.monitors import one_outcome
 from logforge.learning.training.observed_mdp import clone_share, observed
-from logforge.rewards.returns import unusual
-from logforge.schemas.manifest import Manifest
-from logforge.shards.arrays import SplitArrays
-from logforge.shards.reader import Shard
+from logforge.rewards import unusual
+from logforge.schemas import Manifest
+from logforge.shards import Shard, SplitArrays
 
 
 def notes(
@@ -78,8 +77,7 @@ def clone_risks(alpha: float, shard: Shard) -> Iterator[str]:
 
 def _spec_limit(manifest: Manifest) -> float | None:
     """The largest α for even logs; None where there is no spec to try, or no limit."""
-    from logforge.rewards.lint.cloning import clone_risk
-    from logforge.rewards.lint.trial import recorded_trial
+    from logforge.rewards.lint import clone_risk, recorded_trial
 
     trial = recorded_trial(manifest)
     risk = clone_risk(trial) if trial else None

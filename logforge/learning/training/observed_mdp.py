@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.rewards.lint.cloning import fixed_point
-from logforge.shards.arrays import SplitArrays
+from logforge.rewards.lint import fixed_point
+from logforge.shards import SplitArrays
 
 MOST_STATES = 300
 """A log with more distinct observations is taken to be one whose states do not repeat."""

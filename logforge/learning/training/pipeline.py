@@ -22,14 +22,19 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from logforge.core.extras import import_d3rlpy, need
-from logforge.core.files import refuse_foreign, replaced_folder
-from logforge.core.intervals import Estimate
-from logforge.core.progress import Tick
-from logforge.core.stages import Scope, from_summary, per, stage
-from logforge.learning.policies.bundle import PolicyBundle, served_files
-from logforge.learning.policies.habits import habits_of
-from logforge.learning.policies.runs import BC, RUN_FILE
+from logforge.core import (
+    Estimate,
+    Scope,
+    Tick,
+    from_summary,
+    import_d3rlpy,
+    need,
+    per,
+    refuse_foreign,
+    replaced_folder,
+    stage,
+)
+from logforge.learning.policies import BC, RUN_FILE, PolicyBundle, habits_of, served_files
 from logforge.learning.training.checkpoint_values import kept_values
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.members import Trained, fit, measured, name_of, settled

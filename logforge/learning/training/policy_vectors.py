@@ -12,16 +12,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.types import Float32Array
-from logforge.learning.policies.bundle import PolicyBundle
-from logforge.learning.policies.side_inputs import SideInputs, check_vectors
+from logforge.core import Float32Array
+from logforge.learning.policies import PolicyBundle, SideInputs, check_vectors
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.fingerprints import CLONES, Fingerprint, behaviour_fingerprint
 from logforge.learning.training.learners import Learner
 from logforge.learning.training.probe_states import choose_probes
 from logforge.learning.training.text_q import SideTensors
-from logforge.schemas.errors import UsageError
-from logforge.shards.reader import Shard
+from logforge.schemas import UsageError
+from logforge.shards import Shard
 
 COLUMNS: Final = 16
 QUICK: Final = replace(CLONES, updates=200, members=3, batch_size=64)

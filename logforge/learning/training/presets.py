@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from logforge.learning.training.config import TrainConfig
-from logforge.schemas.errors import UnknownName
+from logforge.schemas import UnknownName
 
 
 class Preset(NamedTuple):

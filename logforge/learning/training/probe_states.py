@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.types import Float32Array
-from logforge.schemas.errors import UsageError
-from logforge.shards.reader import Shard
+from logforge.core import Float32Array
+from logforge.schemas import UsageError
+from logforge.shards import Shard
 
 PROBES: Final = 256
 _CHUNK = 1 << 14

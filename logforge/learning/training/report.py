@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from logforge.core.report import BaseReport, Lines, noted, text
-from logforge.core.tabulate import table
-from logforge.learning.policies.runs import METRICS_FILE, RUN_FILE, RUN_VERSION
+from logforge.core import BaseReport, Lines, noted, table, text
+from logforge.learning.policies import METRICS_FILE, RUN_FILE, RUN_VERSION
 from logforge.learning.training.notes import fresh_starts
 
 _PACKAGES = ("d3rlpy", "logforge", "numpy", "safetensors", "torch")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from logforge.rewards.returns import returns_to_go
-from logforge.shards.reader import Shard
+from logforge.rewards import returns_to_go
+from logforge.shards import Shard
 
 
 def rescored(shard: Shard, gamma: float | None = None, step_cost: float = 0.0) -> Shard:

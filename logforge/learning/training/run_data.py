@@ -8,18 +8,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import Span
-from logforge.core.stages import from_all, stage
-from logforge.learning.policies.runs import BC, BC_SUCCESS
+from logforge.core import Span, from_all, stage
+from logforge.learning.policies import BC, BC_SUCCESS
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.continual import check_start, reach
 from logforge.learning.training.experience import succeeded
 from logforge.learning.training.monitors import Monitor
 from logforge.learning.training.policy_vectors import check_texts
 from logforge.learning.training.rescoring import like, rescored
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.shards.arrays import SplitArrays
-from logforge.shards.reader import Shard, load_shards
+from logforge.schemas import UnknownName, UsageError
+from logforge.shards import Shard, SplitArrays, load_shards
 
 
 @dataclass(frozen=True)

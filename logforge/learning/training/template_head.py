@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from logforge.learning.policies.layers import Layers
-from logforge.learning.policies.networks import linear, make_network, member_layers, stacked, trunk
+from logforge.learning.policies import Layers, linear, make_network, member_layers, stacked, trunk
 from logforge.learning.training.experience import Drawn
-from logforge.schemas.errors import UsageError
-from logforge.schemas.manifest import Manifest
+from logforge.schemas import Manifest, UsageError
 
 if TYPE_CHECKING:
     import torch
 
-    from logforge.learning.policies.networks import Network
+    from logforge.learning.policies import Network
 
 _APART = 1 << 33
 """Added to a member's seed: the head draws its weights without touching what the other layers draw."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from logforge.learning.policies.side_inputs import SideInputs
+from logforge.learning.policies import SideInputs
 
 if TYPE_CHECKING:
     import torch
 
-    from logforge.learning.policies.networks import Network
+    from logforge.learning.policies import Network
 
 
 class SideTensors(NamedTuple):
@@ -56,7 +56,7 @@ class SideTensors(NamedTuple):
         """The first layer is applied to states, actions and policies apart, and the sum is that of all side by side."""
         import torch
 
-        from logforge.learning.policies.networks import forward
+        from logforge.learning.policies import forward
 
         weight, bias, size = network[0], network[1], observations.shape[2]
         of_state, of_action, of_policy = weight.split((size, *self._columns), dim=1)

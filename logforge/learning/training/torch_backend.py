@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from logforge.core.extras import one_thread
+from logforge.core import one_thread
 from logforge.learning.training.config import TWO_HEADS, Point, TrainConfig, epoch_of
 from logforge.learning.training.continual import earlier_policies, replay_of, warm
 from logforge.learning.training.experience import Replay
@@ -13,7 +13,7 @@ from logforge.learning.training.fitting import bundle_of, device, rules_of
 from logforge.learning.training.learners import LEARNERS, Fit, Learner
 from logforge.learning.training.policy_vectors import side_of
 from logforge.learning.training.template_head import TemplateHead
-from logforge.shards.reader import Shard
+from logforge.shards import Shard
 
 if TYPE_CHECKING:
     import torch

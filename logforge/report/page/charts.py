@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 
-from logforge.core.tabulate import cut
+from logforge.core import cut
 from logforge.report.page.section import Bars, Chart, Columns, Heat
 
 WIDTH = 720

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.shards.sample import Sample
+from logforge.shards import Sample
 
 FEWEST, MOST, LEAST_ROWS = 2, 64, 5
 """Clusters at least and at most; a cluster of fewer decisions says nothing of how varied they are."""

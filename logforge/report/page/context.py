@@ -5,15 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from logforge.core.sql import text_literal
+from logforge.core import text_literal
 from logforge.report.page.clusters import Clusters, cluster
 from logforge.report.page.section import Query, plain
-from logforge.schemas.errors import LogforgeError
-from logforge.schemas.manifest import Manifest
-from logforge.schemas.reward import Detectors, RewardSpec
-from logforge.shards.reader import read_manifest
-from logforge.shards.sample import SAMPLE, Sample, draw
-from logforge.store.store import Store, dataset_named
+from logforge.schemas import Detectors, LogforgeError, Manifest, RewardSpec
+from logforge.shards import SAMPLE, Sample, draw, read_manifest
+from logforge.store import Store, dataset_named
 
 _COMMON = {
     ":logged": "logged AS (SELECT * FROM transitions WHERE dataset = :dataset AND parent_id IS NULL)",

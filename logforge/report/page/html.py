@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from logforge.core.tabulate import plural
+from logforge.core import plural
 from logforge.report.page.charts import svg
 from logforge.report.page.section import Cell, Number, Section, Table
 

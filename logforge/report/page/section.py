@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-from logforge.core.report import picked
+from logforge.core import picked
 
 Cell = str | int | float | bool | None
 Level = Literal["good", "note", "alarm"]

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Number, Section, numbers_of, plain
+from logforge.report.page import Context, Finding, Number, Section, numbers_of, plain
 
 EXPERT, GOOD = 0.9, 0.6
 """Success rates from which the behaviour is near-perfect, and near-optimal."""

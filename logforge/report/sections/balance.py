@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Query, Section, numbers_of, stacked, table_of
+from logforge.report.page import Context, Finding, Query, Section, numbers_of, stacked, table_of
 
 FEWEST = 0.1
 """A share of failures, or of successes, below this is one-sided."""

@@ -13,8 +13,7 @@ dataset named with `--reference`, else this one, so that SACo compares its polic
 
 from __future__ import annotations
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Number, Section, numbers_of, table_of
+from logforge.report.page import Context, Number, Section, numbers_of, table_of
 
 _REFERENCES = """
 whole AS (SELECT * FROM logged WHERE step = 0 AND NOT return_is_partial),

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Number, Section, plain, table_of
-from logforge.rewards.lint.cloning import CloneRisk, clone_risk
-from logforge.rewards.lint.pipeline import DEFAULT_ALPHA
-from logforge.rewards.lint.trial import Trial
-from logforge.rewards.lint.world import AGAIN, ASK, BUSY, FAIL, GHOST, STOP, TALK, WORK
-from logforge.rewards.pipeline import Scale
+from logforge.report.page import Context, Finding, Number, Section, plain, table_of
+from logforge.rewards.lint import (
+    AGAIN,
+    ASK,
+    BUSY,
+    DEFAULT_ALPHA,
+    FAIL,
+    GHOST,
+    STOP,
+    TALK,
+    WORK,
+    CloneRisk,
+    Trial,
+    clone_risk,
+)
+from logforge.rewards.sql import Scale
 
 _HABITS = f"""
 WITH own AS (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Bars, Finding, Section, numbers_of, table_of
+from logforge.report.page import Bars, Context, Finding, Section, numbers_of, table_of
 
 _TOTALS = """
 WITH :logged, bad AS (

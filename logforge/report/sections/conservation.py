@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Query, Section, numbers_of, table_of
+from logforge.report.page import Context, Finding, Query, Section, numbers_of, table_of
 
 _LAW = """
 SELECT

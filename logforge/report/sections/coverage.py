@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import (
+from logforge.report.page import (
+    Context,
     Finding,
     Heat,
     Level,

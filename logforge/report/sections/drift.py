@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import NamedTuple
 
-from logforge.core.sql import text_literal
-from logforge.report.page.context import Context
-from logforge.report.page.section import Columns, Finding, Query, Section, Table, numbers_of, plain, table_of
+from logforge.core import text_literal
+from logforge.report.page import Columns, Context, Finding, Query, Section, Table, numbers_of, plain, table_of
 from logforge.report.sections.scan import PLACINGS, Window, around_the_clock, before_and_after, excess_p, scan
 
 LEVEL = 0.01

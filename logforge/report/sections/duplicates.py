@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Section, numbers_of, table_of
+from logforge.report.page import Context, Finding, Section, numbers_of, table_of
 
 MANY = 0.1
 _PAIRS = """

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Section, numbers_of, stacked, table_of
+from logforge.report.page import Context, Finding, Section, numbers_of, stacked, table_of
 
 LOW, FEWEST = 0.1, 20
 """Of so few states with a choice, among so many at least, it is told."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Query, Section, numbers_of, stacked, table_of
-from logforge.rewards.sql.inputs import input_stages
+from logforge.connectors.episodes import SOFT_REFUSAL
+from logforge.report.page import Context, Finding, Query, Section, numbers_of, stacked, table_of
+from logforge.rewards.sql import input_stages
 
 RULE = (
     ("cut off", "the log stops before the end", "ending = 'truncated'"),

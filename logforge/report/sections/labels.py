@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Query, Section, numbers_of, table_of
+from logforge.report.page import Context, Finding, Query, Section, numbers_of, table_of
 
 POOR = 0.6
 """Cohen's κ below this is no good agreement (Landis and Koch 1977: substantial from 0.61)."""

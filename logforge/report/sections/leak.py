@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from logforge.core.intervals import Estimate
-from logforge.dataset.quality.leak_probe import leak_auc
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Number, Section, numbers_of, plain
+from logforge.core import Estimate
+from logforge.dataset.quality import leak_auc
+from logforge.report.page import Context, Finding, Number, Section, numbers_of, plain
 
 TOO_GOOD = 0.95
 """An AUC whose interval begins above this is an alarm."""

@@ -12,9 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core.intervals import MIN_EPISODES, Estimate, resamples
-from logforge.core.ranking import auc_estimates
-from logforge.shards.sample import Sample
+from logforge.core import MIN_EPISODES, Estimate, auc_estimates, resamples
+from logforge.shards import Sample
 
 FOLDS, ROWS, RESAMPLES = 5, 3000, 500
 USEFUL = 0.1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Columns, Finding, Query, Section, numbers_of
+from logforge.report.page import Columns, Context, Finding, Query, Section, numbers_of
 
 _BINS = 24
 _TOTALS = """

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Section, numbers_of, stacked, table_of
+from logforge.report.page import Context, Section, numbers_of, stacked, table_of
 
 _TOTALS = """
 SELECT

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Number, Query, Section, numbers_of, plain, stacked, table_of
-from logforge.splits.assign import PROOF
-from logforge.splits.report import TaskLeak, task_leak
+from logforge.report.page import (
+    Context,
+    Finding,
+    Number,
+    Query,
+    Section,
+    numbers_of,
+    plain,
+    stacked,
+    table_of,
+)
+from logforge.splits import PROOF, TaskLeak, task_leak
 
 _OWN = """
 WITH splits AS (SELECT * FROM main.splits WHERE dataset = :dataset),

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logforge.core.intervals import Estimate
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Number, Query, Section, Table, numbers_of, plain
+from logforge.core import Estimate
+from logforge.report.page import Context, Finding, Number, Query, Section, Table, numbers_of, plain
 from logforge.report.sections.predictability import FOLDS, ROWS, TREES, Probe, probes
 
 _TOLD = 20

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from logforge.report.page.context import Context
-from logforge.report.page.section import Finding, Section, stacked, table_of
+from logforge.report.page import Context, Finding, Section, stacked, table_of
 
 WEAK = 30
 """A correlation over fewer episodes is not told."""

@@ -10,20 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.core.frames import tables_of
-from logforge.core.progress import Tick, silent
-from logforge.core.ranking import auc
-from logforge.core.report import BaseReport, Lines
-from logforge.core.tabulate import table
-from logforge.rewards.model import RewardModel
-from logforge.rewards.pipeline import load_spec
-from logforge.rewards.returns import returns_to_go
-from logforge.schemas.episode import Episode
-from logforge.schemas.errors import UsageError
-from logforge.schemas.reward import RewardSpec
-from logforge.splits.assign import assign_splits
-from logforge.splits.duplicates import near_duplicates
-from logforge.store.store import Store
+from logforge.core import BaseReport, Lines, Tick, auc, silent, table, tables_of
+from logforge.rewards import RewardModel, load_spec, returns_to_go
+from logforge.schemas import Episode, RewardSpec, UsageError
+from logforge.splits import assign_splits, near_duplicates
+from logforge.store import Store
 
 MOVERS = 10
 

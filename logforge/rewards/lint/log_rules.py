@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from logforge.rewards.lint.logs import RewardLogs, shown
 from logforge.rewards.lint.rules import Finding
-from logforge.rewards.sql.query import when
-from logforge.schemas.reward import RewardSpec
+from logforge.rewards.sql import when
+from logforge.schemas import RewardSpec
 
 
 def log_findings(spec: RewardSpec, logs: RewardLogs) -> Iterator[Finding]:

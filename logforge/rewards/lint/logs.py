@@ -13,20 +13,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from logforge.core.frames import tables_of
-from logforge.core.intervals import Estimate, bracketed
-from logforge.core.progress import Tick, silent
-from logforge.core.ranking import auc, auc_estimates
-from logforge.core.report import BaseReport, Lines
-from logforge.core.tabulate import table
+from logforge.core import (
+    BaseReport,
+    Estimate,
+    Lines,
+    Tick,
+    auc,
+    auc_estimates,
+    bracketed,
+    silent,
+    table,
+    tables_of,
+)
+from logforge.rewards import score
 from logforge.rewards.lint.diff import episode_returns, groups_of, model_of, stored_decisions
 from logforge.rewards.lint.trial import paid_terms
 from logforge.rewards.lint.world import AGAIN, ASK, BUSY, FAIL, GHOST, STOP, TALK, WORK
-from logforge.rewards.pipeline import Scale, score
-from logforge.rewards.sql.query import value, when
-from logforge.schemas.episode import Episode
-from logforge.schemas.reward import RewardSpec, Term
-from logforge.store.store import Store
+from logforge.rewards.sql import Scale, value, when
+from logforge.schemas import Episode, RewardSpec, Term
+from logforge.store import Store
 
 SHOWN = 3
 """Degenerate episodes of each kind."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from logforge.core.progress import Tick, silent
-from logforge.core.report import BaseReport, Lines
+from logforge.core import BaseReport, Lines, Tick, silent
 from logforge.rewards.lint.cloning import VISITS, clone_risk
 from logforge.rewards.lint.log_rules import log_findings
 from logforge.rewards.lint.logs import RewardLogs, read_logs
 from logforge.rewards.lint.rules import Finding, Level, spec_findings
 from logforge.rewards.lint.trial import Trial
-from logforge.schemas.reward import RewardSpec
-from logforge.store.store import Store
+from logforge.schemas import RewardSpec
+from logforge.store import Store
 
 __all__ = ["TYPICAL_STEPS", "Finding", "LintReport", "lint"]
 

@@ -10,12 +10,11 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
+from logforge.rewards import unusual
 from logforge.rewards.lint.trial import Trial, paid_terms
 from logforge.rewards.lint.world import AGAIN, ASK, BUSY, FAIL, FILLERS, GHOST, STOP, TALK, WORK
-from logforge.rewards.returns import unusual
-from logforge.rewards.sql.query import value, when
-from logforge.schemas.reward import RewardSpec, Term
-from logforge.schemas.reward_columns import KNOWN
+from logforge.rewards.sql import value, when
+from logforge.schemas import KNOWN, RewardSpec, Term
 
 TURNS = 40
 """How often a cycle is gone round."""
@@ -248,7 +247,7 @@ def _beyond(spec: RewardSpec, term: Term, name: str, paying: Paying) -> bool:
 
 def _own_words(term: Term, columns: set[str]) -> bool:
     if term.scorer is not None:
-        from logforge.rewards.scorers.registry import reads_of
+        from logforge.rewards.scorers import reads_of
 
         return reads_of(term.scorer) == "own words" and not columns & _WORLDS
     return not columns & _WORLDS and any(KNOWN[column] == "choice" for column in columns)

@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 
 from logforge.rewards.lint.world import STOP, TALK, WORK, World, balanced_scales, judged
-from logforge.rewards.pipeline import Scale
-from logforge.schemas.manifest import Manifest
-from logforge.schemas.reward import RewardSpec
+from logforge.rewards.sql import Scale
+from logforge.schemas import Manifest, RewardSpec
 
 LENGTH = 4
 """Every sequence of so many steps is tried."""

@@ -19,14 +19,13 @@ import polars as pl
 import sqlglot
 from sqlglot import exp
 
-from logforge.core.frames import Tables, tables_of
-from logforge.rewards.pipeline import Scale, fit_scales, score
-from logforge.rewards.returns import returns_to_go
-from logforge.schemas.episode import CLARIFY, RESPOND, Episode, Message, Step
-from logforge.schemas.reward import RewardSpec
+from logforge.core import Tables, tables_of
+from logforge.rewards import fit_scales, returns_to_go, score
+from logforge.rewards.sql import Scale
+from logforge.schemas import CLARIFY, RESPOND, Episode, Message, RewardSpec, Step
 
 if TYPE_CHECKING:
-    from logforge.rewards.scorers.base import Reads
+    from logforge.rewards.scorers import Reads
 
 WORK, BUSY, AGAIN, FAIL, GHOST, ASK, TALK, STOP = (
     "work", "busy", "again", "fail", "ghost", "ask", "talk", "stop",
@@ -230,7 +229,7 @@ def _tables(world: World, walks: tuple[tuple[str, ...], ...]) -> Tables:
 
 
 def _stand_ins(spec: RewardSpec, tables: Tables, honest: bool = False) -> pl.DataFrame | None:
-    from logforge.rewards.scorers.registry import reads_of
+    from logforge.rewards.scorers import reads_of
 
     reads = {name: reads_of(term.scorer) for name, term, _ in spec.entries() if term.scorer}
     if not reads:

@@ -12,8 +12,8 @@ import xxhash
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from logforge.rewards.scorers.inputs import INPUTS
-from logforge.schemas.errors import UnknownName, UsageError
-from logforge.texts.encoders import check_encoder
+from logforge.schemas import UnknownName, UsageError
+from logforge.texts import check_encoder
 
 Reads = Literal["own words", "outcome", "world"]
 """What decides a score: the agent's own words alone, the logged outcome, or what the world answered."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import duckdb
 import pyarrow as pa
 
-from logforge.core.frames import rows_table
+from logforge.core import rows_table
 from logforge.rewards.scorers.base import Score, Texts
-from logforge.schemas.tables import SCORER_RESULTS
-from logforge.store.checkpoint import checkpoint_when_due
-from logforge.texts.encoders import is_read_only, text_hash
+from logforge.schemas import SCORER_RESULTS
+from logforge.store import checkpoint_when_due
+from logforge.texts import is_read_only, text_hash
 
 
 def key_of(texts: Texts) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from logforge.rewards.scorers.base import Example, Ready, Resources, Scorer
-from logforge.texts.encoders import text_hash
+from logforge.texts import text_hash
 
 FOLDS: Final = 5
 

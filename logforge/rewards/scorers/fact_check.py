@@ -16,8 +16,8 @@ from typing import NamedTuple
 import duckdb
 
 from logforge.rewards.scorers.base import Ready, Resources, Score, Scorer, Texts, each
-from logforge.schemas.errors import InputError
-from logforge.texts.similarity import numbers, tokens
+from logforge.schemas import InputError
+from logforge.texts import numbers, tokens
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _READERS = {".parquet": "read_parquet(?)", ".csv": "read_csv(?, all_varchar=true, header=true)"}

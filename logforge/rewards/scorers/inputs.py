@@ -7,10 +7,9 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
-from logforge.core.frames import Tables
-from logforge.core.sql import sandbox
-from logforge.rewards.sql.query import paying_steps
-from logforge.schemas.reward import Detectors, Term
+from logforge.core import Tables, sandbox
+from logforge.rewards.sql import paying_steps
+from logforge.schemas import Detectors, Term
 
 Known = Literal["step", "end"]
 Author = Literal["agent", "world"]

@@ -15,11 +15,11 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from logforge.core.endpoint import ChatEndpoint, Declined, Reply, Unavailable, check_url, wait_s
+from logforge.core import ChatEndpoint, Declined, Reply, Unavailable, check_url, wait_s
 from logforge.rewards.scorers.base import InputName, Reads, Ready, Resources, Score, Scorer, Texts
 from logforge.rewards.scorers.judgements import put_together, read_score
-from logforge.schemas.errors import CheckFailed, UsageError
-from logforge.texts.encoders import text_hash
+from logforge.schemas import CheckFailed, UsageError
+from logforge.texts import text_hash
 
 PROMPT = (
     "You grade the work of an AI agent. The user's message is a JSON object: its field {text!r} is what you grade, the other "

@@ -11,8 +11,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from logforge.rewards.scorers.base import Reads, Ready, Resources, Score, Scorer, Texts, each
-from logforge.texts.encoders import text_hash
-from logforge.texts.similarity import tokens
+from logforge.texts import text_hash, tokens
 
 MIN_TEXTS = 20
 """Fewer distinct texts teach nothing."""

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from logforge.rewards.scorers.base import Reads, Scorer
 from logforge.rewards.scorers.inputs import INPUTS
-from logforge.schemas.errors import UnknownName
+from logforge.schemas import UnknownName
 
 ENTRY_POINTS = "logforge.scorers"
 """Other packages add a scorer by an entry point of this group: NAME = "module:Class"."""

@@ -9,15 +9,14 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from logforge.core.frames import Tables
-from logforge.core.progress import Tick, silent
+from logforge.core import Tables, Tick, silent
 from logforge.rewards.scorers.base import Example, Ready, Resources, Score, Scorer, Texts
 from logforge.rewards.scorers.cache import ScorerCache, key_of
 from logforge.rewards.scorers.cross_fit import Models, fitted
 from logforge.rewards.scorers.inputs import INPUTS, texts
 from logforge.rewards.scorers.registry import make_scorer
-from logforge.schemas.reward import Detectors, RewardSpec, Term
-from logforge.texts.encoders import is_blank
+from logforge.schemas import Detectors, RewardSpec, Term
+from logforge.texts import is_blank
 
 _SCHEMA = {
     "term": pl.String,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from logforge.rewards.scorers.base import Example, InputName, Ready, Resources, Score, Scorer, Texts
-from logforge.texts.encoders import text_hash
+from logforge.texts import text_hash
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from logforge.rewards.scorers.base import EncoderName, Ready, ReferenceScorer, Resources, Score, Texts, each
-from logforge.texts.encoders import F32, TextVectors, embed, make_encoder
+from logforge.texts import F32, TextVectors, embed, make_encoder
 
 _DIGITS = 6
 """Scores are rounded: the last bits of a neural vector depend on its batch."""

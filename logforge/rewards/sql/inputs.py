@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from logforge.core.sql import text_literal
-from logforge.schemas.reward import Detectors
+from logforge.core import text_literal
+from logforge.schemas import Detectors
 
 _TURN = {
     "said": "coalesce(m.content, '')",

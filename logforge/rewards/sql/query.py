@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from logforge.core import Expression, text_literal
 from logforge.core import sql as expressions
-from logforge.core.sql import Expression, text_literal
 from logforge.rewards.sql.inputs import input_stages, stage
-from logforge.schemas.reward import Detectors, RewardSpec, Term
+from logforge.schemas import Detectors, RewardSpec, Term
 
 _AT = {"step": "TRUE", "end": "is_last", "terminal": "is_end"}
 _EARLIER = "earlier AS (PARTITION BY episode ORDER BY step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
