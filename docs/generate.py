@@ -120,8 +120,7 @@ def api_page() -> str:
         "package: `from logforge.shards import Shard`. Modules inside a package may change between versions. A name here "
         "leads to the module that defines it.\n"
     )
-    for folder in _floors():
-        face = ROOT / folder / "__init__.py"
+    for face in (ROOT / folder / "__init__.py" for folder in _floors() if (ROOT / folder).is_dir()):
         tree = ast.parse(face.read_text("utf-8"))
         if names := _public(tree):
             package = _dotted(face)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from logforge.cli.options import JSON, STORE, options, show
-from logforge.evaluation import CreditConfig
+from logforge.evaluation.credit import CreditConfig
 
 
 @click.command()

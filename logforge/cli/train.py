@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from logforge.cli.options import JSON, is_set, options, say, show, taken
-from logforge.evaluation import SweepConfig
+from logforge.evaluation.tuning import SweepConfig
 from logforge.learning.training import TrainConfig
 
 

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 from logforge.schemas.faces import face
 
 if TYPE_CHECKING:
-    from logforge.evaluation.config import CreditConfig, EstimateConfig, PlayConfig, SweepConfig
+    from logforge.evaluation.config import EstimateConfig, PlayConfig
     from logforge.evaluation.pipeline import evaluate
     from logforge.evaluation.playing import play
     from logforge.evaluation.sample_efficiency import curve_area, interactions_to, outcomes
 
 __all__ = [
-    "CreditConfig", "EstimateConfig", "PlayConfig", "SweepConfig", "curve_area", "evaluate",
-    "interactions_to", "outcomes", "play",
+    "EstimateConfig", "PlayConfig", "curve_area", "evaluate", "interactions_to", "outcomes", "play",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = face(
         __name__,
-        config="CreditConfig EstimateConfig PlayConfig SweepConfig",
+        config="EstimateConfig PlayConfig",
         pipeline="evaluate",
         playing="play",
         sample_efficiency="curve_area interactions_to outcomes",

@@ -22,12 +22,14 @@ from logforge.dataset.conflicts.views import Narrowed
 from logforge.dataset.diff.pipeline import diff_datasets
 from logforge.dataset.quality.gates import GATES
 from logforge.dataset.states.config import StateConfig
-from logforge.evaluation.config import CreditConfig, EstimateConfig, PlayConfig, SweepConfig
+from logforge.evaluation.config import EstimateConfig, PlayConfig
 from logforge.evaluation.credit.agreement import credit_agreement
+from logforge.evaluation.credit.config import CreditConfig
 from logforge.evaluation.credit.methods import METHODS
 from logforge.evaluation.credit.pipeline import credit_of, fit_values
 from logforge.evaluation.pipeline import evaluate
 from logforge.evaluation.playing import play
+from logforge.evaluation.tuning.config import SweepConfig
 from logforge.evaluation.tuning.sweeping import sweep
 from logforge.exports.catalogue import FORMATS, Options
 from logforge.ingestion.config import IngestConfig

@@ -18,7 +18,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from logforge.core import BaseReport, Lines, Tick, noted, picked, replaced_file, table
-from logforge.evaluation import CreditConfig
+from logforge.evaluation.credit.config import CreditConfig
 from logforge.evaluation.credit.evidence import spread_of, support_of
 from logforge.evaluation.credit.methods import (
     METHODS,

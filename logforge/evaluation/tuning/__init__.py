@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 from logforge.schemas.faces import face
 
 if TYPE_CHECKING:
+    from logforge.evaluation.tuning.config import SweepConfig
     from logforge.evaluation.tuning.diagnosis import diagnose
     from logforge.evaluation.tuning.sweeping import sweep
 
-__all__ = ["diagnose", "sweep"]
+__all__ = ["SweepConfig", "diagnose", "sweep"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = face(
         __name__,
+        config="SweepConfig",
         diagnosis="diagnose",
         sweeping="sweep",
     )

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.core import Tick, extras, intervals, need, refuse_foreign, replaced_file, silent
-from logforge.evaluation import SweepConfig
 from logforge.evaluation.tuning.choice import SweepReport, Tried, choose
+from logforge.evaluation.tuning.config import SweepConfig
 from logforge.learning.ope import fqe as ope
 from logforge.learning.policies import RUN_FILE, PolicyBundle
 from logforge.learning.training import (

@@ -9,7 +9,7 @@ from logforge.schemas.faces import face
 if TYPE_CHECKING:
     from logforge.learning.training.alarms import Limits
     from logforge.learning.training.config import ONE_HEAD, TrainConfig
-    from logforge.learning.training.continual import reach
+    from logforge.learning.training.continual import reach, rescored
     from logforge.learning.training.experience import Replay
     from logforge.learning.training.findings import (
         ALIKE,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from logforge.learning.training.policy_vectors import side_of
     from logforge.learning.training.presets import preset
     from logforge.learning.training.probe_states import choose_probes
-    from logforge.learning.training.rescoring import rescored
 
 __all__ = [
     "ALIKE", "COLLAPSED", "CONSERVATIVE", "FAST_TARGETS", "FEW_SUCCESSES", "FINDINGS",
@@ -61,7 +60,7 @@ if not TYPE_CHECKING:
         __name__,
         alarms="Limits",
         config="ONE_HEAD TrainConfig",
-        continual="reach",
+        continual="reach rescored",
         experience="Replay",
         findings="ALIKE COLLAPSED FAST_TARGETS FEW_SUCCESSES FINDINGS HARDLY_CONSERVATIVE HIGH_RATE "
         "LONG_AGO LOST MOST_OOD NOT_LESS_ALPHA OVERESTIMATED QUICK_FAILURES REPEATS STOPPED "
@@ -75,5 +74,4 @@ if not TYPE_CHECKING:
         policy_vectors="side_of",
         presets="preset",
         probe_states="choose_probes",
-        rescoring="rescored",
     )

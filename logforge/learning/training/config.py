@@ -46,7 +46,7 @@ class TrainConfig:
     `threshold` is BCQ's, `expectile` and `beta` are IQL's. A run is measured
     at the end of each of `epochs` equal parts. `passes` above 0 sets the updates to so many passes over the train split.
     `clip_targets` keeps TD targets in the range of possible returns (torch alone). `gamma` and `step_cost` replace the
-    dataset's discount and take something off every step's reward (logforge/learning/training/rescoring.py). `preset` is where the other
+    dataset's discount and take something off every step's reward (logforge/learning/training/continual.py). `preset` is where the other
     settings came from (logforge/learning/training/presets.py).
 
     `heads` adds a second output over argument templates (template_head.py, torch alone). `warm_start` is a run or a policy of

@@ -13,10 +13,12 @@ their own, new columns weigh nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from logforge.core import Span
@@ -34,8 +36,7 @@ from logforge.learning.policies import (
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.experience import Drawn, Mixed, Replay, succeeded
 from logforge.learning.training.growth import Growth
-from logforge.learning.training.rescoring import rescored
-from logforge.rewards import possible_returns
+from logforge.rewards import possible_returns, returns_to_go
 from logforge.schemas import ArgumentTemplate, Manifest, Mismatch, UsageError
 from logforge.shards import Shard, load_shards, read_manifest
 
@@ -259,3 +260,26 @@ def _head(bundle: PolicyBundle, templates: Sequence[ArgumentTemplate], fresh: La
             row = bundle.card.templates.index(item)
             weight[place], bias[place] = old.weight[row], old.bias[row]
     return (Layer(weight, bias),)
+
+
+def rescored(shard: Shard, gamma: float | None = None, step_cost: float = 0.0) -> Shard:
+    """The shard as if its spec had this discount (None: its own) and took `step_cost` off the reward of every step.
+
+    The manifest's γ follows; its range of returns is that of the shard at hand, so pass the train split's on with `like`.
+    """
+    discount = shard.manifest.gamma if gamma is None else gamma
+    if discount == shard.manifest.gamma and not step_cost:
+        return shard
+    rewards = np.asarray(shard.rewards, np.float64) - step_cost
+    returns = returns_to_go(rewards, np.asarray(shard.episode_offsets, np.int64), discount)
+    seen = (float(returns.min()), float(returns.max())) if len(returns) else shard.manifest.return_range
+    manifest = msgspec.structs.replace(shard.manifest, gamma=discount, return_range=seen)
+    return replace(
+        shard, rewards=rewards.astype(np.float32), returns=returns.astype(np.float32), manifest=manifest
+    )
+
+
+def like(shard: Shard, train: Shard) -> Shard:
+    """The shard with the train split's range of returns in its manifest."""
+    manifest = msgspec.structs.replace(shard.manifest, return_range=train.manifest.return_range)
+    return replace(shard, manifest=manifest)

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from logforge.core import Span, from_all, stage
 from logforge.learning.policies import BC, BC_SUCCESS
 from logforge.learning.training.config import TrainConfig
-from logforge.learning.training.continual import check_start, reach
+from logforge.learning.training.continual import check_start, like, reach, rescored
 from logforge.learning.training.experience import succeeded
 from logforge.learning.training.monitors import Monitor
 from logforge.learning.training.policy_vectors import check_texts
-from logforge.learning.training.rescoring import like, rescored
 from logforge.schemas import UnknownName, UsageError
 from logforge.shards import Shard, SplitArrays, load_shards
 
