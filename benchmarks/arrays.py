@@ -24,8 +24,8 @@ LINE_MB = 200
 _READ = """
 import re, sys
 from pathlib import Path
-from logforge.connectors.base import Source
-from logforge.connectors.inner import InnerList, read_inner
+from logforge.connectors.records.base import Source
+from logforge.connectors.episodes.nested import InnerList, read_inner
 used = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 source = Source(Path(sys.argv[1]), "log")
 before = used()

@@ -21,8 +21,8 @@ _CODE = """
 import sys, time
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
-from logforge.unpacking import unpack
-from logforge.containers import Limits
+from logforge.ingestion.sources.unpacking import unpack
+from logforge.ingestion.sources.limits import Limits
 before, start = getrusage(RUSAGE_SELF).ru_maxrss, time.process_time()
 (found,) = unpack(Path(sys.argv[1]), "L", Path(sys.argv[2]), Limits()).files
 assert found.path.stat().st_size == int(sys.argv[3])

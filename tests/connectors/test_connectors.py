@@ -499,9 +499,9 @@ def test_laws(name, law):
 
 def test_no_reading_depends_on_the_hash_seed():
     """All connectors in one process: `check_connector` would start one for each."""
-    code = "import sys; sys.path[:0] = sys.argv[1:]; import connectors.test_connectors as test_connectors; print(test_connectors.digest_of_all())"
+    code = "import runpy, sys; sys.path.insert(0, sys.argv[2]); print(runpy.run_path(sys.argv[1])['digest_of_all']())"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(ROOT / "tests")],
+        [sys.executable, "-c", code, __file__, str(ROOT / "tests")],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
         capture_output=True,
         text=True,

@@ -22,7 +22,7 @@ from support.places import ROOT
 OTHERS = {
     "logforge/learning/training/alarms.py",
     "logforge/evaluation/tuning/data_symptoms.py",
-    "logforge/evaluation/pipeline.py",
+    "logforge/evaluation/verdict.py",
     "logforge/dataset/quality/transitions.py",
     "logforge/shards/array_rules.py",
     "logforge/shards/reader.py",

@@ -208,6 +208,10 @@ def test_facts_of_the_dataset(filled, case, expected, tmp_path):
         assert all(actions[number] == name for number, name in rows["action_id", "action"].rows())
 
 
+FIRST_OPEN = "065"
+"""Reports from this number on are not handled yet; each comes here with the change that does."""
+
+
 def assert_within(count: int, wanted: Any) -> None:
     low, high = wanted if isinstance(wanted, list) else (wanted, wanted)
     assert low <= count <= high
@@ -215,9 +219,8 @@ def assert_within(count: int, wanted: Any) -> None:
 
 @pytest.mark.skipif(not (SHARED / "quirks").is_dir(), reason="the shared quirk cases are not here")
 def test_the_copies_are_those_of_the_reports():
-    assert [case.name for case in CASES] == sorted(
-        p.name for p in (SHARED / "quirks").iterdir() if p.is_dir()
-    )
+    reported = sorted(path.name for path in (SHARED / "quirks").iterdir() if path.is_dir())
+    assert [case.name for case in CASES] == [name for name in reported if name < FIRST_OPEN]
     for case in CASES:
         for path in (path for path in case.rglob("*") if path.is_file()):
             other = SHARED / "quirks" / path.relative_to(case.parent)

@@ -14,7 +14,6 @@ from logforge.cli.commands import main
 from logforge.evaluation.credit.agreement import consistency, credit_agreement, krippendorff_alpha, spearman
 from logforge.schemas.errors import CheckFailed, UsageError
 from logforge.store.store import Store
-from support.made_credit import run, store  # noqa: F401
 
 NO = np.nan
 FOUR = np.array([
@@ -79,7 +78,7 @@ def test_silence_earns_nothing_and_what_ranks_nothing_is_left_out():
 
 
 @pytest.fixture
-def judged(run, store, tmp_path):  # noqa: F811
+def judged(run, store, tmp_path):
     """Two annotators to whom the last step of every episode is key; the second one also thinks so of the first."""
     with Store(store) as opened:
         last = opened.sql(
@@ -96,7 +95,7 @@ def judged(run, store, tmp_path):  # noqa: F811
     return path
 
 
-def test_credit_of_the_last_step_agrees_with_who_blames_it(run, store, judged):  # noqa: F811
+def test_credit_of_the_last_step_agrees_with_who_blames_it(run, store, judged):
     with Store(store) as opened:
         report = credit_agreement(opened, run, judged, members=3, updates=50)
         assert opened.sql("SELECT count(*) FROM credit").rows() == [(0,)]
@@ -111,7 +110,7 @@ def test_credit_of_the_last_step_agrees_with_who_blames_it(run, store, judged): 
     assert "ρ with key steps" in report.render()
 
 
-def test_the_command_tells_the_same_and_refuses_what_is_not_there(run, store, judged):  # noqa: F811
+def test_the_command_tells_the_same_and_refuses_what_is_not_there(run, store, judged):
     call = ["credit-agreement", str(run), str(judged), "--store", str(store), "--method", "last"]
     done = CliRunner().invoke(main, [*call, "--json"])
     assert done.exit_code == 0, done.output
@@ -126,7 +125,7 @@ def test_the_command_tells_the_same_and_refuses_what_is_not_there(run, store, ju
     assert "unknown_episode" in str(refused.exception or "") + refused.output
 
 
-def test_too_few_judged_episodes_give_no_figure(run, store, judged, tmp_path):  # noqa: F811
+def test_too_few_judged_episodes_give_no_figure(run, store, judged, tmp_path):
     few = tmp_path / "few.jsonl"
     few.write_text("".join(judged.read_text().splitlines(keepends=True)[:2]))
     with Store(store) as opened:

@@ -22,7 +22,7 @@ from logforge.shards.reader import Shard, load_shards
 from logforge.store.store import Store
 from support import made_chain as chain
 from support.made_chain import CELLS, FORWARD
-from support.made_credit import made_shard, run, store  # noqa: F401
+from support.made_credit import made_shard
 
 VALUED = [name for name, method in METHODS.items() if method.needs == "values"]
 
@@ -95,7 +95,7 @@ def test_support_counts_the_same_action_in_similar_states_of_other_groups():
     assert support_of(together, together).tolist() == [0, 0, 0, 0, 0]
 
 
-def test_each_member_is_asked_and_their_mean_is_what_was_given(run):  # noqa: F811
+def test_each_member_is_asked_and_their_mean_is_what_was_given(run):
     _, values = fit_values(run, "test", members=4, updates=30)
     assert values.members.states.shape == (4, *values.states.shape)
     assert values.members.taken.shape == (4, *values.taken.shape)
@@ -104,7 +104,7 @@ def test_each_member_is_asked_and_their_mean_is_what_was_given(run):  # noqa: F8
     assert values.members.taken.mean(axis=0) == pytest.approx(values.taken, abs=0.05)
 
 
-def test_what_no_similar_decision_did_is_flagged_wherever_credit_is_shown(run, store, tmp_path, monkeypatch):  # noqa: F811
+def test_what_no_similar_decision_did_is_flagged_wherever_credit_is_shown(run, store, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "logforge.evaluation.credit.pipeline.support_of", lambda shard, train: np.arange(shard.size) % 3
     )
@@ -121,7 +121,7 @@ def test_what_no_similar_decision_did_is_flagged_wherever_credit_is_shown(run, s
     assert json.loads(json.dumps(replace(report, file=None).as_dict()))["rows"][0]["unsupported"] is True
 
 
-def test_the_chains_steps_are_supported_where_the_log_went(run, store):  # noqa: F811
+def test_the_chains_steps_are_supported_where_the_log_went(run, store):
     with Store(store, read_only=True) as opened:
         frame = credit_of(opened, run, method="uniform").frame
     assert frame["support"].min() >= 0
@@ -130,7 +130,7 @@ def test_the_chains_steps_are_supported_where_the_log_went(run, store):  # noqa:
     assert (frame["unsupported"] == (frame["support"] == 0)).all()
 
 
-def test_of_all_methods_those_that_cannot_be_had_are_unknown_with_the_reason(run, store, tmp_path):  # noqa: F811
+def test_of_all_methods_those_that_cannot_be_had_are_unknown_with_the_reason(run, store, tmp_path):
     folder = few(run, tmp_path)
     path = Path(shutil.copy(store, tmp_path / "store.duckdb"))
     with Store(path) as opened:
@@ -148,7 +148,7 @@ def test_of_all_methods_those_that_cannot_be_had_are_unknown_with_the_reason(run
     assert "credit by decomposition is unknown" in told
 
 
-def few(run, home):  # noqa: F811
+def few(run, home):
     """The run over a dataset with 3 train episodes and the same test split."""
     held: Shard = load_shards(run.parent / "chain", "test")
     dataset = chain.write_chain(home / "few", chain.walk(3, 0.4, 0), chain.walk(3, 0.4, 1), held)
