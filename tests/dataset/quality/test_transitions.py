@@ -147,7 +147,7 @@ def test_a_broken_rule_breaks_few_others(rule, index, change):
 
 
 def test_every_rule_has_a_broken_fixture():
-    of_arrays = {"arrays", "next_state"}  # tests/dataset/quality/test_array_quality.py
+    of_arrays = {"arrays", "next_state"}  # tests/dataset/quality/test_arrays.py
     assert {rule for rule, *_ in BROKEN} | {"column", "type"} | of_arrays == set(RULES)
 
 
