@@ -90,7 +90,8 @@ def test_killed_runs_end_in_the_store_of_one_clean_run(tmp_path, logs):
             if number % (2 * ROUND) == ROUND - 1:
                 path.unlink()
     assert hits.total() > KILLS // 2, hits
-    assert all(hits[point] > KILLS // 40 for point in POINTS), hits
+    least = enough(0, 6)  # a few kills may miss a point; the test below aims at each of them
+    assert all(hits[point] >= least for point in POINTS), hits
 
 
 @pytest.mark.parametrize("point", POINTS[1:])
