@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["claims", "detection", "get", "registry", "registry_version"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        detection="claims get registry registry_version",
-    )
+face(
+    __name__,
+    detection="claims get registry registry_version",
+)

@@ -32,23 +32,22 @@ __all__ = [
     "load_policy", "load_shards", "load_spec", "open_store", "replay", "targets_of", "train",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        **{
-            "dataset.build": "BuildConfig build_dataset",
-            "evaluation": "evaluate",
-            "evaluation.credit": "credit_of targets_of",
-            "exports": "export",
-            "forgetting": "forget",
-            "api": "ingest replay",
-            "learning.policies": "load_policy",
-            "learning.training": "train",
-            "lineage": "explain",
-            "rewards": "load_spec",
-            "shards": "FastBuffer load_shards",
-            "store": "open_store",
-        },
-    )
+face(
+    __name__,
+    **{
+        "dataset.build": "BuildConfig build_dataset",
+        "evaluation": "evaluate",
+        "evaluation.credit": "credit_of targets_of",
+        "exports": "export",
+        "forgetting": "forget",
+        "api": "ingest replay",
+        "learning.policies": "load_policy",
+        "learning.training": "train",
+        "lineage": "explain",
+        "rewards": "load_spec",
+        "shards": "FastBuffer load_shards",
+        "store": "open_store",
+    },
+)
 
 install()

@@ -100,22 +100,21 @@ __all__ = [
     "faults", "meaning_of", "parse", "problem_at", "remedy_of",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        episode="ArgumentsStatus CLARIFY Duplicate Ending Episode Message RESPOND RESULT_STATUSES "
-        "Reading Reject ResultStatus Skip SourceKind Step StepKind",
-        errors="CheckFailed InputError LogforgeError Mismatch MissingExtra Problem SpecError "
-        "StoreError UnknownName UsageError",
-        manifest="ArgumentTemplate DataContract EncoderRef FeatureSlice INVALID Manifest OTHER "
-        "ObservationDtype SideNames SourceRef SplitSummary Vocabulary digest",
-        reward="Detectors Place RewardSpec Term problem_at",
-        reward_columns="COLUMNS KNOWN",
-        reward_faults="faults",
-        rules="BROKEN CATALOGUE meaning_of remedy_of",
-        tables="ARGUMENT_CANDIDATES CONFLICTS COPIED_DECISIONS COPIES Column EPISODES FORGOTTEN "
-        "LONG_TEXTS MESSAGES QUARANTINE SCORER_RESULTS SECRETS SOURCES STEPS TABLES TRANSITIONS "
-        "Table",
-        transition="ALLOWED DRAWN_SPLITS HELD_OUT NULLABLE PROPENSITY_KINDS RULES SPLIT_NAMES",
-        yamltext="MAX_BYTES Marked parse",
-    )
+face(
+    __name__,
+    episode="ArgumentsStatus CLARIFY Duplicate Ending Episode Message RESPOND RESULT_STATUSES "
+    "Reading Reject ResultStatus Skip SourceKind Step StepKind",
+    errors="CheckFailed InputError LogforgeError Mismatch MissingExtra Problem SpecError "
+    "StoreError UnknownName UsageError",
+    manifest="ArgumentTemplate DataContract EncoderRef FeatureSlice INVALID Manifest OTHER "
+    "ObservationDtype SideNames SourceRef SplitSummary Vocabulary digest",
+    reward="Detectors Place RewardSpec Term problem_at",
+    reward_columns="COLUMNS KNOWN",
+    reward_faults="faults",
+    rules="BROKEN CATALOGUE meaning_of remedy_of",
+    tables="ARGUMENT_CANDIDATES CONFLICTS COPIED_DECISIONS COPIES Column EPISODES FORGOTTEN "
+    "LONG_TEXTS MESSAGES QUARANTINE SCORER_RESULTS SECRETS SOURCES STEPS TABLES TRANSITIONS "
+    "Table",
+    transition="ALLOWED DRAWN_SPLITS HELD_OUT NULLABLE PROPENSITY_KINDS RULES SPLIT_NAMES",
+    yamltext="MAX_BYTES Marked parse",
+)

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 from typing import Any
 
 
-def face(package: str, **homes: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a package (PEP 562). `homes` are its modules, each with its names, a space between."""
+def face(package: str, **homes: str) -> None:
+    """Give a package its `__getattr__` and `__dir__` (PEP 562). `homes` are its modules, each with its names, a space between.
+
+    They are set from here, so that a type checker knows the package by its imports alone and finds a name that is not there.
+    """
     home = {name: module for module, names in homes.items() for name in names.split()}
+    own = sys.modules[package].__dict__
 
     def get(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
-        setattr(sys.modules[package], name, value)
+        own[name] = value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
         return value
 
-    return get, lambda: sorted(home)
+    own["__getattr__"], own["__dir__"] = get, lambda: sorted(home)

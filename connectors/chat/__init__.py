@@ -36,12 +36,10 @@ __all__ = [
     "read_response", "thought_of", "tokens", "tool_names", "value_of",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        dialogue="chat_ending json_field",
-        google_parts="CallOrder GoogleParts Response key_of read_call read_parts read_response tokens "
-        "value_of",
-        openai_messages="add_message add_messages add_requested calls_of message_name offer_requested "
-        "thought_of tool_names",
-    )
+face(
+    __name__,
+    dialogue="chat_ending json_field",
+    google_parts="CallOrder GoogleParts Response key_of read_call read_parts read_response tokens value_of",
+    openai_messages="add_message add_messages add_requested calls_of message_name offer_requested "
+    "thought_of tool_names",
+)

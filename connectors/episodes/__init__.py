@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         count_or_none,
         first_text,
         micros,
+        object_or_empty,
         part_text,
         place_of,
         read_content,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         task_group,
     )
     from logforge.connectors.episodes.keyed_records import entry_keys, read_keyed
-    from logforge.connectors.episodes.nested import InnerList, object_or_empty, read_inner
+    from logforge.connectors.episodes.nested import InnerList, read_inner
     from logforge.connectors.episodes.outcome import ERROR_CLASSES, FINISHING, asks_user, classify_result
     from logforge.connectors.episodes.policies import prompt_suffix, prompt_version
     from logforge.connectors.episodes.rows import (
@@ -77,25 +78,25 @@ __all__ = [
     "unsupported", "with_decision_keys",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        arguments="Absent as_logged parse_arguments",
-        builder="Call EpisodeBuilder OpenCalls content_id episode_id",
-        content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
-        "first_text micros part_text place_of read_content text_of text_or_none",
-        decision_keys="INJECTED is_unique keyed with_decision_keys",
-        feedback="Verdict score_of success_of",
-        growing="Growing",
-        identity="instance_task is_uuid issue_in native_or_content run_task task_group",
-        keyed_records="entry_keys read_keyed",
-        nested="InnerList object_or_empty read_inner",
-        outcome="ERROR_CLASSES FINISHING asks_user classify_result",
-        policies="prompt_suffix prompt_version",
-        rows="close first_bool first_number first_user_text read_rows reject",
-        soft_refusal="SOFT_REFUSAL",
-        text_calls="answer command_call execute_calls fenced function_calls interface",
-        tool_names="KINDS TOOL_PREFIX bare_name meant tool_action",
-        turns="Answered Said Transcript",
-        unsupported_shapes="RULE VOICE unsupported",
-    )
+face(
+    __name__,
+    arguments="Absent as_logged parse_arguments",
+    builder="Call EpisodeBuilder OpenCalls content_id episode_id",
+    content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
+    "first_text micros object_or_empty part_text place_of read_content text_of "
+    "text_or_none",
+    decision_keys="INJECTED is_unique keyed with_decision_keys",
+    feedback="Verdict score_of success_of",
+    growing="Growing",
+    identity="instance_task is_uuid issue_in native_or_content run_task task_group",
+    keyed_records="entry_keys read_keyed",
+    nested="InnerList read_inner",
+    outcome="ERROR_CLASSES FINISHING asks_user classify_result",
+    policies="prompt_suffix prompt_version",
+    rows="close first_bool first_number first_user_text read_rows reject",
+    soft_refusal="SOFT_REFUSAL",
+    text_calls="answer command_call execute_calls fenced function_calls interface",
+    tool_names="KINDS TOOL_PREFIX bare_name meant tool_action",
+    turns="Answered Said Transcript",
+    unsupported_shapes="RULE VOICE unsupported",
+)

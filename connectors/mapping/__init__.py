@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MappingConnector", "load_mapping", "mapping_of"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        connector="MappingConnector load_mapping mapping_of",
-    )
+face(
+    __name__,
+    connector="MappingConnector load_mapping mapping_of",
+)

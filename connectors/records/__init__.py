@@ -43,18 +43,17 @@ __all__ = [
     "plain_rows", "pointer", "read_text", "table_rows", "too_deep", "too_long",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        base="Connector HEAD_BYTES Head JSON_SUFFIXES TakesCompanions look",
-        brackets="deepest_of_first",
-        catalogue="BUILT_IN",
-        json="MAX_DEPTH NotJson TooDeep canonical loads",
-        json_members="LONG_BYTES Member members pointer",
-        pyliteral="Fields NotLiteral fields literal",
-        rejects="as_one_record at described excerpt malformed too_deep too_long",
-        repair="mend",
-        source="BOM NeedsWhole Source Span elements",
-        tables="columns_of plain_rows table_rows",
-        text_file="read_text",
-    )
+face(
+    __name__,
+    base="Connector HEAD_BYTES Head JSON_SUFFIXES TakesCompanions look",
+    brackets="deepest_of_first",
+    catalogue="BUILT_IN",
+    json="MAX_DEPTH NotJson TooDeep canonical loads",
+    json_members="LONG_BYTES Member members pointer",
+    pyliteral="Fields NotLiteral fields literal",
+    rejects="as_one_record at described excerpt malformed too_deep too_long",
+    repair="mend",
+    source="BOM NeedsWhole Source Span elements",
+    tables="columns_of plain_rows table_rows",
+    text_file="read_text",
+)

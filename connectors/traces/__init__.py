@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Where", "escape", "inside", "number_of", "with_rewards"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        attributes="escape number_of",
-        history="with_rewards",
-        messages="Where inside",
-    )
+face(
+    __name__,
+    attributes="escape number_of",
+    history="with_rewards",
+    messages="Where inside",
+)

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Run", "cut", "looks_like_react", "read_blocks"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        react_lines="Block cut",
-        react_text="Run looks_like_react read_blocks",
-    )
+face(
+    __name__,
+    react_lines="Block cut",
+    react_text="Run looks_like_react read_blocks",
+)

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "check_store"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        pipeline="check check_store",
-    )
+face(
+    __name__,
+    pipeline="check check_store",
+)

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        commands="main",
-    )
+face(
+    __name__,
+    commands="main",
+)

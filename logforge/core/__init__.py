@@ -64,25 +64,24 @@ __all__ = [
     "tables_of", "text", "text_literal", "told", "types", "wait_s", "within",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        endpoint="ChatEndpoint Declined Endpoint Reply Unavailable check_url wait_s",
-        extras="import_d3rlpy need one_thread",
-        files="refuse_foreign replaced_file replaced_folder replacing sync",
-        frames="POLARS_TYPES Tables concat episodes_of rows_table tables_of",
-        hash_counts="Tally places_in",
-        intervals="Estimate MIN_EPISODES Noise Span bootstrap_mean bracketed difference interval "
-        "pooled resamples share within",
-        options="KEY Option option told",
-        platforms="not_on_windows peak_megabytes",
-        progress="Tick bar printable silent",
-        ranking="auc auc_estimates",
-        report="BaseReport Lines each noted picked plain rest text",
-        spool="EpisodeSpool Episodes RowSpool SpoolFile batches some_at_a_time",
-        sql="ALLOWED CASTS Expression FUNCTIONS Language first_line parse sandbox text_literal",
-        stages="Scope from_all from_summary per per_bucket per_episode stage",
-        stored_rows="ChosenRows Part StoredRows gather kept_rows",
-        tabulate="Count LINES WIDTH cut ending fit listed plural table",
-        types="Float32Array FloatArray IntArray",
-    )
+face(
+    __name__,
+    endpoint="ChatEndpoint Declined Endpoint Reply Unavailable check_url wait_s",
+    extras="import_d3rlpy need one_thread",
+    files="refuse_foreign replaced_file replaced_folder replacing sync",
+    frames="POLARS_TYPES Tables concat episodes_of rows_table tables_of",
+    hash_counts="Tally places_in",
+    intervals="Estimate MIN_EPISODES Noise Span bootstrap_mean bracketed difference interval "
+    "pooled resamples share within",
+    options="KEY Option option told",
+    platforms="not_on_windows peak_megabytes",
+    progress="Tick bar printable silent",
+    ranking="auc auc_estimates",
+    report="BaseReport Lines each noted picked plain rest text",
+    spool="EpisodeSpool Episodes RowSpool SpoolFile batches some_at_a_time",
+    sql="ALLOWED CASTS Expression FUNCTIONS Language first_line parse sandbox text_literal",
+    stages="Scope from_all from_summary per per_bucket per_episode stage",
+    stored_rows="ChosenRows Part StoredRows gather kept_rows",
+    tabulate="Count LINES WIDTH cut ending fit listed plural table",
+    types="Float32Array FloatArray IntArray",
+)

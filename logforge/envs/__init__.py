@@ -26,19 +26,18 @@ __all__ = [
     "play_online", "rule", "script", "seeing", "served", "simulate", "solve", "transcript", "vector_env",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        behaviour="rule",
-        branching="branches credit",
-        catalogue="make",
-        evaluating="Evaluation checked_restarts evaluate_policy",
-        learnt="feature_arrays served",
-        online="EPISODES play_online",
-        rollout="Policy View on_features seeing",
-        simulation="simulate",
-        solving="solve",
-        tool_env="gym_env vector_env",
-        wording="as_episode script transcript",
-        world="Difficulty World",
-    )
+face(
+    __name__,
+    behaviour="rule",
+    branching="branches credit",
+    catalogue="make",
+    evaluating="Evaluation checked_restarts evaluate_policy",
+    learnt="feature_arrays served",
+    online="EPISODES play_online",
+    rollout="Policy View on_features seeing",
+    simulation="simulate",
+    solving="solve",
+    tool_env="gym_env vector_env",
+    wording="as_episode script transcript",
+    world="Difficulty World",
+)

@@ -16,11 +16,10 @@ __all__ = [
     "EstimateConfig", "PlayConfig", "curve_area", "evaluate", "interactions_to", "outcomes", "play",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        config="EstimateConfig PlayConfig",
-        pipeline="evaluate",
-        playing="play",
-        sample_efficiency="curve_area interactions_to outcomes",
-    )
+face(
+    __name__,
+    config="EstimateConfig PlayConfig",
+    pipeline="evaluate",
+    playing="play",
+    sample_efficiency="curve_area interactions_to outcomes",
+)

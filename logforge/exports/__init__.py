@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "Options", "export"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        catalogue="FORMATS Options",
-        pipeline="export",
-    )
+face(
+    __name__,
+    catalogue="FORMATS Options",
+    pipeline="export",
+)

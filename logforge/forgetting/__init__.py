@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["complete", "forget", "pipeline"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        pipeline="complete forget",
-    )
+face(
+    __name__,
+    pipeline="complete forget",
+)

@@ -22,15 +22,14 @@ __all__ = [
     "pipeline", "read_options", "replay", "replaying", "rows", "until_told", "watching",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        config="IngestConfig",
-        dry_runs="dry_run",
-        pipeline="ingest",
-        quarantine="ROWS overview rows",
-        replaying="replay",
-        request="read_options",
-        stored_sources="holder_of",
-        watching="INTERVAL_S Pass Summary until_told",
-    )
+face(
+    __name__,
+    config="IngestConfig",
+    dry_runs="dry_run",
+    pipeline="ingest",
+    quarantine="ROWS overview rows",
+    replaying="replay",
+    request="read_options",
+    stored_sources="holder_of",
+    watching="INTERVAL_S Pass Summary until_told",
+)

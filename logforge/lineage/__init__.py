@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["explain", "holds", "moved", "resolve", "texts_at"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        explanation="explain",
-        locate="holds resolve texts_at",
-        source_bytes="moved",
-    )
+face(
+    __name__,
+    explanation="explain",
+    locate="holds resolve texts_at",
+    source_bytes="moved",
+)

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["bad_cases", "report", "write_bad_cases"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        bad_case_files="write_bad_cases",
-        bad_case_search="bad_cases",
-        pipeline="report",
-    )
+face(
+    __name__,
+    bad_case_files="write_bad_cases",
+    bad_case_search="bad_cases",
+    pipeline="report",
+)

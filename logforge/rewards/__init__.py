@@ -29,12 +29,11 @@ __all__ = [
     "time_discounts", "unusual",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        model="RewardModel",
-        pipeline="fit_scales read_inputs score",
-        returns="Floats Offsets as_discounts check_cuts last_to_first possible_returns returns_to_go "
-        "time_discounts unusual",
-        spec="load_spec parse_spec",
-    )
+face(
+    __name__,
+    model="RewardModel",
+    pipeline="fit_scales read_inputs score",
+    returns="Floats Offsets as_discounts check_cuts last_to_first possible_returns returns_to_go "
+    "time_discounts unusual",
+    spec="load_spec parse_spec",
+)

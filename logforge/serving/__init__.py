@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Gate", "Session", "StateServer", "Watch", "call_text", "parse_action"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        action_parser="call_text parse_action",
-        guards="Gate",
-        plausibility="Watch",
-        server="StateServer",
-        session="Session",
-    )
+face(
+    __name__,
+    action_parser="call_text parse_action",
+    guards="Gate",
+    plausibility="Watch",
+    server="StateServer",
+    session="Session",
+)

@@ -27,18 +27,17 @@ __all__ = [
     "write_dataset",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        array_rules="not_finite",
-        arrays="SplitArrays",
-        batches="Array",
-        card="dataset_card read_licences",
-        d3rlpy="load_mdp_dataset manifest_beside to_mdp_dataset",
-        fast_buffer="FastBuffer",
-        files="ACTIONS_FILE PART_BYTES PCA_FILE files_of",
-        reader="ACTION_VECTORS Shard check_files load_shards read_manifest",
-        sample="SAMPLE Sample draw",
-        sides="plain_sides proposed side_arrays",
-        writer="MANIFEST SPLITS ShardWriter episode_pieces write_dataset",
-    )
+face(
+    __name__,
+    array_rules="not_finite",
+    arrays="SplitArrays",
+    batches="Array",
+    card="dataset_card read_licences",
+    d3rlpy="load_mdp_dataset manifest_beside to_mdp_dataset",
+    fast_buffer="FastBuffer",
+    files="ACTIONS_FILE PART_BYTES PCA_FILE files_of",
+    reader="ACTION_VECTORS Shard check_files load_shards read_manifest",
+    sample="SAMPLE Sample draw",
+    sides="plain_sides proposed side_arrays",
+    writer="MANIFEST SPLITS ShardWriter episode_pieces write_dataset",
+)

@@ -26,10 +26,9 @@ __all__ = [
     "earlier_splits", "grouping_frame", "moves", "near_duplicates", "prove", "split_report", "task_leak",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        assign="PROOF assign_splits crossing grouping_frame",
-        duplicates="THRESHOLD near_duplicates",
-        report="MOVES SplitReport TaskLeak balance earlier_splits moves prove split_report task_leak",
-    )
+face(
+    __name__,
+    assign="PROOF assign_splits crossing grouping_frame",
+    duplicates="THRESHOLD near_duplicates",
+    report="MOVES SplitReport TaskLeak balance earlier_splits moves prove split_report task_leak",
+)

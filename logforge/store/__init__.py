@@ -38,13 +38,12 @@ __all__ = [
     "without_kind",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        checkpoint="checkpoint_when_due",
-        files="own_files",
-        forgotten="Kind RULE hidden_label is_forgotten is_hidden key_of keys_in names_forgotten "
-        "pending refuse_pending",
-        keyed_hashes="key_path keyed_hash pseudonym short_hash store_key without_kind",
-        store="DEFAULT_PATH Store dataset_named open_store",
-    )
+face(
+    __name__,
+    checkpoint="checkpoint_when_due",
+    files="own_files",
+    forgotten="Kind RULE hidden_label is_forgotten is_hidden key_of keys_in names_forgotten "
+    "pending refuse_pending",
+    keyed_hashes="key_path keyed_hash pseudonym short_hash store_key without_kind",
+    store="DEFAULT_PATH Store dataset_named open_store",
+)

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LAWS", "ConformanceReport", "check_connector", "count_json_records"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        kit="ConformanceReport check_connector",
-        laws="LAWS count_json_records",
-    )
+face(
+    __name__,
+    kit="ConformanceReport check_connector",
+    laws="LAWS count_json_records",
+)

@@ -33,15 +33,14 @@ __all__ = [
     "is_read_only", "make_encoder", "mask_volatile", "numbers", "similarity", "text_hash", "tokens",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        cache="DIGEST Digests ReducedTexts TextCache digests_of",
-        encoders="Encoder F32 TextVectors check_encoder embed encoded is_blank is_read_only "
-        "make_encoder text_hash",
-        endpoint="ENDPOINT",
-        hashing="HashingEncoder",
-        pca="Pca fit_pca",
-        placeholders="mask_volatile",
-        similarity="numbers tokens",
-    )
+face(
+    __name__,
+    cache="DIGEST Digests ReducedTexts TextCache digests_of",
+    encoders="Encoder F32 TextVectors check_encoder embed encoded is_blank is_read_only "
+    "make_encoder text_hash",
+    endpoint="ENDPOINT",
+    hashing="HashingEncoder",
+    pca="Pca fit_pca",
+    placeholders="mask_volatile",
+    similarity="numbers tokens",
+)

@@ -20,13 +20,12 @@ __all__ = [
     "resolve_aliases", "seen_in",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        argument_fit="NO_CANDIDATES fit_arguments",
-        arguments="ArgumentSpace NOTHING",
-        names="read_aliases renamed resolve_aliases",
-        report="ActionReport",
-        texts="action_texts action_vectors action_vectors_file",
-        vocabulary="ALWAYS ActionSpace seen_in",
-    )
+face(
+    __name__,
+    argument_fit="NO_CANDIDATES fit_arguments",
+    arguments="ArgumentSpace NOTHING",
+    names="read_aliases renamed resolve_aliases",
+    report="ActionReport",
+    texts="action_texts action_vectors action_vectors_file",
+    vocabulary="ALWAYS ActionSpace seen_in",
+)

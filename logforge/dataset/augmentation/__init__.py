@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Augmenter", "make_augmenter"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        augment="Augmenter make_augmenter",
-    )
+face(
+    __name__,
+    augment="Augmenter make_augmenter",
+)

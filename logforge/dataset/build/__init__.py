@@ -20,10 +20,9 @@ __all__ = [
     "earlier_vocabulary",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        config="BuildConfig Gates",
-        earlier_dataset="earlier_arguments earlier_reduction earlier_vocabulary",
-        pipeline="build_dataset",
-    )
+face(
+    __name__,
+    config="BuildConfig Gates",
+    earlier_dataset="earlier_arguments earlier_reduction earlier_vocabulary",
+    pipeline="build_dataset",
+)

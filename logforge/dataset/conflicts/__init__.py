@@ -32,12 +32,11 @@ __all__ = [
     "read_policy", "render", "set_aside", "sides",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        groups="find_conflicts",
-        near="near_states",
-        policy="FLAG_ALL Policy contradicted factors read_policy set_aside",
-        rows="DEMONSTRATION Decisions comparable decisions_in decisions_of",
-        views="ConflictView Narrowed count render sides",
-    )
+face(
+    __name__,
+    groups="find_conflicts",
+    near="near_states",
+    policy="FLAG_ALL Policy contradicted factors read_policy set_aside",
+    rows="DEMONSTRATION Decisions comparable decisions_in decisions_of",
+    views="ConflictView Narrowed count render sides",
+)

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["diff_datasets"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        pipeline="diff_datasets",
-    )
+face(
+    __name__,
+    pipeline="diff_datasets",
+)

@@ -17,11 +17,10 @@ __all__ = [
     "validate", "validate_arrays",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        arrays="validate_arrays",
-        gates="Measures Passed check_thresholds pass_gates",
-        leak_probe="leak_auc",
-        transitions="Allowance in_order_of_names validate",
-    )
+face(
+    __name__,
+    arrays="validate_arrays",
+    gates="Measures Passed check_thresholds pass_gates",
+    leak_probe="leak_auc",
+    transitions="Allowance in_order_of_names validate",
+)

@@ -35,18 +35,17 @@ __all__ = [
     "parse_state", "prove", "read_golden", "state_key", "state_text", "thought_leak", "window_cut",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        builder="StateBuilder",
-        config="StateConfig",
-        coverage="ThoughtLeak WindowCut thought_leak window_cut",
-        events="Answered Decided Event Offered Said events_of",
-        features="ROLES",
-        fold="Knowledge",
-        goal_summary="SUMMARIES",
-        golden="GOLDEN_FILE GoldenState digests golden_file golden_of of_episodes prove read_golden",
-        symbols="State canonical_key state_key",
-        text="TEMPLATE parse_state state_text",
-        tool_history="history_ids",
-    )
+face(
+    __name__,
+    builder="StateBuilder",
+    config="StateConfig",
+    coverage="ThoughtLeak WindowCut thought_leak window_cut",
+    events="Answered Decided Event Offered Said events_of",
+    features="ROLES",
+    fold="Knowledge",
+    goal_summary="SUMMARIES",
+    golden="GOLDEN_FILE GoldenState digests golden_file golden_of of_episodes prove read_golden",
+    symbols="State canonical_key state_key",
+    text="TEMPLATE parse_state state_text",
+    tool_history="history_ids",
+)

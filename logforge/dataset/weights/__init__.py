@@ -24,10 +24,9 @@ __all__ = [
     "parts_told", "stage_outcomes", "stages_file", "weigh", "weight_parts", "without",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        curriculum="STAGES_FILE StageOutcome difficulty_frame load_stage stage_outcomes stages_file without",
-        files="load_weights",
-        parts="Weights parts_told weigh weight_parts",
-    )
+face(
+    __name__,
+    curriculum="STAGES_FILE StageOutcome difficulty_frame load_stage stage_outcomes stages_file without",
+    files="load_weights",
+    parts="Weights parts_told weigh weight_parts",
+)

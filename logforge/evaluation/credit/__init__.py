@@ -18,12 +18,11 @@ __all__ = [
     "targets_of",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        agreement="credit_agreement",
-        config="CreditConfig",
-        key_steps="read_key_steps scored",
-        pipeline="credit_of fit_values",
-        targets="targets_of",
-    )
+face(
+    __name__,
+    agreement="credit_agreement",
+    config="CreditConfig",
+    key_steps="read_key_steps scored",
+    pipeline="credit_of fit_values",
+    targets="targets_of",
+)

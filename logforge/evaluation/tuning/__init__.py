@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SweepConfig", "diagnose", "sweep"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        config="SweepConfig",
-        diagnosis="diagnose",
-        sweeping="sweep",
-    )
+face(
+    __name__,
+    config="SweepConfig",
+    diagnosis="diagnose",
+    sweeping="sweep",
+)

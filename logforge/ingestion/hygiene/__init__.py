@@ -21,15 +21,14 @@ __all__ = [
     "flagger_versions", "inspect", "personal_kinds", "personal_version", "rules_version",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        danger="Dangers",
-        flaggers="flagger_versions",
-        injection="PREFIX",
-        inspection="inspect",
-        live="Heard LiveHygiene",
-        personal_data="personal_kinds personal_version",
-        pipeline="Hygiene cleaned",
-        redaction="ALLOWED Redaction rules_version",
-    )
+face(
+    __name__,
+    danger="Dangers",
+    flaggers="flagger_versions",
+    injection="PREFIX",
+    inspection="inspect",
+    live="Heard LiveHygiene",
+    personal_data="personal_kinds personal_version",
+    pipeline="Hygiene cleaned",
+    redaction="ALLOWED Redaction rules_version",
+)

@@ -29,12 +29,11 @@ __all__ = [
     "same_place", "sha256_of", "spooled", "unpack",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        containers="VERSION",
-        discover="Found Verdict check_paths find found_again judge label_of same_place sha256_of",
-        limits="Limits bytes_of",
-        pipes="apart refuse_pipes spooled",
-        unpacking="Contents member_digest packed_kind room_beside unpack",
-    )
+face(
+    __name__,
+    containers="VERSION",
+    discover="Found Verdict check_paths find found_again judge label_of same_place sha256_of",
+    limits="Limits bytes_of",
+    pipes="apart refuse_pipes spooled",
+    unpacking="Contents member_digest packed_kind room_beside unpack",
+)

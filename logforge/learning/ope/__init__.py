@@ -18,11 +18,10 @@ __all__ = [
     "fqe", "importance", "similar_actions",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        fqe="Fitted",
-        fqe_fit="ByMember Decisions",
-        importance_sampling="ESTIMATED_CAP Importance ROBUST importance",
-        support="Similar Support similar_actions",
-    )
+face(
+    __name__,
+    fqe="Fitted",
+    fqe_fit="ByMember Decisions",
+    importance_sampling="ESTIMATED_CAP Importance ROBUST importance",
+    support="Similar Support similar_actions",
+)

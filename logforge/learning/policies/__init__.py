@@ -42,17 +42,16 @@ __all__ = [
     "read_run", "run_data", "served_files", "stacked", "trunk", "with_actions",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        bundle="CARD Decision PolicyBundle load_policy served_files",
-        card="Golden PolicyCard Range ScoreKind features_of",
-        description="about",
-        habits="entropies habits_of playable",
-        layers="FISHER Layer Layers TEMPLATE",
-        networks="Network forward linear make_network member_layers stacked trunk",
-        new_actions="with_actions",
-        onnx="export_onnx",
-        runs="BC BC_SUCCESS METRICS_FILE RUN_FILE RUN_VERSION read_run run_data",
-        side_inputs="SideInputs check_vectors",
-    )
+face(
+    __name__,
+    bundle="CARD Decision PolicyBundle load_policy served_files",
+    card="Golden PolicyCard Range ScoreKind features_of",
+    description="about",
+    habits="entropies habits_of playable",
+    layers="FISHER Layer Layers TEMPLATE",
+    networks="Network forward linear make_network member_layers stacked trunk",
+    new_actions="with_actions",
+    onnx="export_onnx",
+    runs="BC BC_SUCCESS METRICS_FILE RUN_FILE RUN_VERSION read_run run_data",
+    side_inputs="SideInputs check_vectors",
+)

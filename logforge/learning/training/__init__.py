@@ -55,23 +55,22 @@ __all__ = [
     "train",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        alarms="Limits",
-        config="ONE_HEAD TrainConfig",
-        continual="reach rescored",
-        experience="Replay",
-        findings="ALIKE COLLAPSED FAST_TARGETS FEW_SUCCESSES FINDINGS HARDLY_CONSERVATIVE HIGH_RATE "
-        "LONG_AGO LOST MOST_OOD NOT_LESS_ALPHA OVERESTIMATED QUICK_FAILURES REPEATS STOPPED "
-        "SURE VERY_SURE alpha_off collapsed few_episodes few_updates fitting_alpha",
-        fingerprints="compare fingerprint",
-        fitting="bundle_of device rules_of",
-        learners="CONSERVATIVE Fit LEARNERS Rules",
-        monitors="Behaviour Monitor",
-        notes="brief clone_risks fresh_starts",
-        pipeline="train",
-        policy_vectors="side_of",
-        presets="preset",
-        probe_states="choose_probes",
-    )
+face(
+    __name__,
+    alarms="Limits",
+    config="ONE_HEAD TrainConfig",
+    continual="reach rescored",
+    experience="Replay",
+    findings="ALIKE COLLAPSED FAST_TARGETS FEW_SUCCESSES FINDINGS HARDLY_CONSERVATIVE HIGH_RATE "
+    "LONG_AGO LOST MOST_OOD NOT_LESS_ALPHA OVERESTIMATED QUICK_FAILURES REPEATS STOPPED "
+    "SURE VERY_SURE alpha_off collapsed few_episodes few_updates fitting_alpha",
+    fingerprints="compare fingerprint",
+    fitting="bundle_of device rules_of",
+    learners="CONSERVATIVE Fit LEARNERS Rules",
+    monitors="Behaviour Monitor",
+    notes="brief clone_risks fresh_starts",
+    pipeline="train",
+    policy_vectors="side_of",
+    presets="preset",
+    probe_states="choose_probes",
+)

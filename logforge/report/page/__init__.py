@@ -31,11 +31,10 @@ __all__ = [
     "Table", "numbers_of", "page", "plain", "stacked", "table_of",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        context="Context",
-        html="page",
-        section="BARS Bars Columns Finding Heat Level Number Query Section Table numbers_of plain "
-        "stacked table_of",
-    )
+face(
+    __name__,
+    context="Context",
+    html="page",
+    section="BARS Bars Columns Finding Heat Level Number Query Section Table numbers_of plain "
+    "stacked table_of",
+)

@@ -28,13 +28,12 @@ __all__ = [
     "mover_table", "movers", "recorded_trial", "reward_diff", "spec_findings", "term_means",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        cloning="CloneRisk clone_risk fixed_point",
-        diff="Mover TermMean kendall mover_table movers reward_diff term_means",
-        pipeline="DEFAULT_ALPHA TYPICAL_STEPS lint",
-        rules="spec_findings",
-        trial="Trial recorded_trial",
-        world="AGAIN ASK BUSY FAIL GHOST STOP TALK WORK",
-    )
+face(
+    __name__,
+    cloning="CloneRisk clone_risk fixed_point",
+    diff="Mover TermMean kendall mover_table movers reward_diff term_means",
+    pipeline="DEFAULT_ALPHA TYPICAL_STEPS lint",
+    rules="spec_findings",
+    trial="Trial recorded_trial",
+    world="AGAIN ASK BUSY FAIL GHOST STOP TALK WORK",
+)

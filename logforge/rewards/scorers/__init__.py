@@ -18,12 +18,11 @@ __all__ = [
     "every_text", "reads_of", "ready_scorers", "run_scorers", "scorer_record",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        base="Reads Ready Resources Score Scorer each",
-        cross_fit="FOLDS Models",
-        inputs="every_text",
-        registry="check_call reads_of",
-        run="ready_scorers run_scorers scorer_record",
-    )
+face(
+    __name__,
+    base="Reads Ready Resources Score Scorer each",
+    cross_fit="FOLDS Models",
+    inputs="every_text",
+    registry="check_call reads_of",
+    run="ready_scorers run_scorers scorer_record",
+)

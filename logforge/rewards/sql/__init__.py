@@ -12,9 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Scale", "compile_query", "input_stages", "paying_steps", "used_columns", "value", "when"]
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        inputs="input_stages",
-        query="Scale compile_query paying_steps used_columns value when",
-    )
+face(
+    __name__,
+    inputs="input_stages",
+    query="Scale compile_query paying_steps used_columns value when",
+)

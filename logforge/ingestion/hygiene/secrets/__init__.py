@@ -20,13 +20,12 @@ __all__ = [
     "lower", "named_secret", "rules", "shaped", "shapes", "vendor_findings", "vendors", "windows",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = face(
-        __name__,
-        findings="Finding",
-        hints="holds lower windows",
-        rules="contextual kind_of_name named_secret",
-        shapes="SHAPELESS shaped",
-        values="is_telling",
-        vendors="engine_version vendor_findings",
-    )
+face(
+    __name__,
+    findings="Finding",
+    hints="holds lower windows",
+    rules="contextual kind_of_name named_secret",
+    shapes="SHAPELESS shaped",
+    values="is_telling",
+    vendors="engine_version vendor_findings",
+)
