@@ -1,6 +1,6 @@
 """The quality report of a dataset: one offline HTML page and JSON, every number with the query that gives it.
 
-A section is a module with `measure(context) -> Section`; SECTIONS is their order on the page.
+logforge/report/sections/catalogue.py has the order of the sections.
 """
 
 from __future__ import annotations
@@ -13,40 +13,11 @@ from typing import Any
 
 from logforge.core import BaseReport, Lines, Tick, noted, picked, replaced_file, silent, table
 from logforge.report.page import Context, Section, page
-from logforge.report.sections import (
-    advice,
-    balance,
-    characteristics,
-    clone,
-    conflicts,
-    conservation,
-    coverage,
-    drift,
-    duplicates,
-    entropy,
-    failures,
-    labels,
-    laziness,
-    leak,
-    overlap,
-    returns,
-    sources,
-    splits,
-    sufficiency,
-    terms,
-)
+from logforge.report.sections import SECTIONS
 from logforge.schemas import UnknownName
 from logforge.shards import SAMPLE
 from logforge.store import Store
 
-SECTIONS = {
-    module.__name__.rpartition(".")[2]: module.measure
-    for module in (
-        sources, conservation, balance, returns, terms, failures, drift, labels, laziness, coverage, entropy, characteristics,
-        overlap, conflicts, duplicates, splits, leak, sufficiency, clone, advice,
-    )
-}  # fmt: skip
-"""Every section by its name, in the order of the page."""
 HTML, JSON = "report.html", "report.json"
 _MARKS = {"good": "ok   ", "note": "note ", "alarm": "ALARM"}
 _WIDE = 100

@@ -13,7 +13,8 @@ from logforge.report.page.charts import svg
 from logforge.report.page.context import Context
 from logforge.report.page.html import page
 from logforge.report.page.section import Bars, Columns, Finding, Heat, Number, Query, Section, Table, plain
-from logforge.report.pipeline import SECTIONS, measure, report
+from logforge.report.pipeline import measure, report
+from logforge.report.sections import SECTIONS
 from logforge.schemas.errors import UnknownName
 from support.made_report import episode, plant
 

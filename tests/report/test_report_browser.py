@@ -10,7 +10,8 @@ import pytest
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.ingestion.pipeline import ingest
 from logforge.report.page.section import plain
-from logforge.report.pipeline import SECTIONS, report
+from logforge.report.pipeline import report
+from logforge.report.sections import SECTIONS
 from logforge.store.store import Store
 from support.browsing import BROWSER, visit
 from support.places import SAMPLES
