@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from logforge.connectors.agents.codex_items import read_item
-from logforge.connectors.agents.codex_usage import Usage
+from logforge.connectors.agents.codex_items import Usage, read_item
 from logforge.connectors.episodes import (
     INJECTED,
     EpisodeBuilder,

@@ -29,6 +29,7 @@ from logforge.connectors.episodes import (
     first_text,
     first_user_text,
     micros,
+    object_or_empty,
     parse_arguments,
     place_of,
     read_rows,
@@ -104,8 +105,8 @@ class MiniSweAgent:
         records: int,
         cut: bool,
     ) -> Episode:
-        info = _object(row.get("info"))
-        config = _object(_object(info.get("config")).get("model"))
+        info = object_or_empty(row.get("info"))
+        config = object_or_empty(object_or_empty(info.get("config")).get("model"))
         model = first_text(config, "model_name")
         task = first_user_text(run.builder)
         ending, reason = run.ending(info, cut)
@@ -122,9 +123,9 @@ class MiniSweAgent:
             task=task,
             model=model,
             policy_id=model,
-            temperature=first_number(_object(config.get("model_kwargs")), "temperature"),
+            temperature=first_number(object_or_empty(config.get("model_kwargs")), "temperature"),
             success=first_bool(info, "resolved"),
-            cost_usd=cost_or_none(_object(info.get("model_stats")).get("instance_cost")),
+            cost_usd=cost_or_none(object_or_empty(info.get("model_stats")).get("instance_cost")),
             metadata=canonical(
                 {key: value for key, value in row.items() if key != "messages"} | {"exit": run.exits}
             ),
@@ -174,7 +175,9 @@ class _Run:
         calls = [call._replace(name="submit") if _submits(call) else call for call in calls]
         self._calls = len(calls)
         self._submitted = any(call.name == "submit" for call in calls)
-        usage = _object(_object(_object(message.get("extra")).get("response")).get("usage"))
+        usage = object_or_empty(
+            object_or_empty(object_or_empty(message.get("extra")).get("response")).get("usage")
+        )
         more: dict[str, Any] = {
             "thought": first_text(message, "reasoning_content"),
             "created_at": _time(message),
@@ -196,7 +199,7 @@ class _Run:
             if isinstance(given, Reject) or not isinstance(item, dict):
                 part = bad_part(spot, "item that is no call, text or thought", "bad_item", item)
                 self.builder.rejects.append(part)
-        usage = _object(response.get("usage"))
+        usage = object_or_empty(response.get("usage"))
         for turn in script.turns:
             turn.parts.calls = [c._replace(name="submit") if _submits(c) else c for c in turn.parts.calls]
             turn.tokens_in = count_or_none(usage.get("input_tokens"))
@@ -208,7 +211,7 @@ class _Run:
 
     def _result(self, message: dict[str, Any], text: str | None, where: str) -> None:
         """What a command gave. The last one gives the submission itself, and no return code."""
-        code: Any = _object(message.get("extra")).get("returncode")
+        code: Any = object_or_empty(message.get("extra")).get("returncode")
         match = _RETURN_CODE.match(text or "")
         if not isinstance(code, int) and match:
             code = int(match.group(1))
@@ -247,9 +250,5 @@ def _submits(call: Call) -> bool:
 
 
 def _time(message: dict[str, Any]) -> int | None:
-    stamp = message.get("timestamp") or _object(message.get("extra")).get("timestamp")
+    stamp = message.get("timestamp") or object_or_empty(message.get("extra")).get("timestamp")
     return None if stamp is None else micros(stamp)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -17,6 +17,7 @@ from logforge.connectors.episodes import (
     first_bool,
     first_text,
     micros,
+    object_or_empty,
     place_of,
     text_of,
     text_or_none,
@@ -115,7 +116,7 @@ class Run:
                 self._ends = _STATES[state]
 
     def _action(self, event: dict[str, Any], where: str) -> None:
-        name, source, args = str(event["action"]), event.get("source"), _object(event.get("args"))
+        name, source, args = str(event["action"]), event.get("source"), object_or_empty(event.get("args"))
         time = micros(event.get("timestamp"))
         if name == "system":
             self.builder.message(
@@ -162,11 +163,11 @@ class Run:
 
     def _decide(self, event: dict[str, Any], args: dict[str, Any], where: str, time: int | None) -> None:
         """Add the turn that this action belongs to, once: the calls of one model response are several actions."""
-        made = _object(event.get("tool_call_metadata"))
+        made = object_or_empty(event.get("tool_call_metadata"))
         own_id = text_or_none(made.get("tool_call_id"))
         key = own_id if own_id is not None else text_or_none(event.get("id"))
         self._remember(event, key, time)
-        response = _object(made.get("model_response"))
+        response = object_or_empty(made.get("model_response"))
         response_id = text_or_none(response.get("id"))
         if response_id is not None and own_id in self._turns.get(response_id, ()):
             return
@@ -181,7 +182,7 @@ class Run:
             return
         if response_id is not None:
             self._turns.setdefault(response_id, set()).update(call.call_id for call in calls)
-        usage = _object(response.get("usage"))
+        usage = object_or_empty(response.get("usage"))
         self.builder.turn(
             text_of(message.get("content")),
             calls,
@@ -218,7 +219,7 @@ class Run:
         is_error = event["observation"] == "error"
         if is_error and _STOPPED.search(content or ""):
             self._ends = ("truncated", (content or "")[:80])
-        cause, made = event.get("cause"), _object(event.get("tool_call_metadata"))
+        cause, made = event.get("cause"), object_or_empty(event.get("tool_call_metadata"))
         action = self._made.get(cause) if isinstance(cause, int | str) else None
         call_id = text_or_none(made.get("tool_call_id")) or (action.call_id if action else None)
         linked = call_id is not None or (cause is not None and action is None)
@@ -260,7 +261,7 @@ def _verdict(event: dict[str, Any], is_error: bool) -> tuple[bool | None, Result
     """What the log itself says of the result: its flag, else the exit code; a command that still runs timed out."""
     if event["observation"] == "user_rejected":
         return True, "refused"
-    extras = _object(event.get("extras"))
+    extras = object_or_empty(event.get("extras"))
     process = extras["metadata"] if isinstance(extras.get("metadata"), dict) else extras
     code, success = process.get("exit_code"), first_bool(event, "success")
     if code == -1 and _STILL_RUNS.search(f"{process.get('suffix')} {event.get('content')}"):
@@ -271,14 +272,10 @@ def _verdict(event: dict[str, Any], is_error: bool) -> tuple[bool | None, Result
 
 
 def _delegated(args: dict[str, Any]) -> str | None:
-    return first_text(_object(args.get("inputs")), "task")
+    return first_text(object_or_empty(args.get("inputs")), "task")
 
 
 def _message(response: dict[str, Any]) -> dict[str, Any]:
     choices = response.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
-    return _object(_object(first).get("message"))
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return object_or_empty(object_or_empty(first).get("message"))

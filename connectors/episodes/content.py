@@ -169,6 +169,11 @@ def bad_part(where: str, reason: str, rule: str, found: Any) -> Reject:
     )
 
 
+def object_or_empty(value: Any) -> dict[str, Any]:
+    """The value where it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
 def text_or_none(value: Any) -> str | None:
     """A scalar as text; None for null, "", and anything that is no scalar."""
     if value is None or isinstance(value, str):

@@ -115,8 +115,3 @@ def _around(source: Source, locator: str, key: str) -> _Around | None:
                 level = "record" if member.begin > begin else "part"
                 damage.append(msgspec.structs.replace(value, level=level))
     return _Around(header, begin, damage) if begin >= 0 else None
-
-
-def object_or_empty(value: Any) -> dict[str, Any]:
-    """The value, when it is an object; else one without keys."""
-    return value if isinstance(value, dict) else {}

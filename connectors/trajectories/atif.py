@@ -27,6 +27,7 @@ from logforge.connectors.episodes import (
     first_text,
     first_user_text,
     micros,
+    object_or_empty,
     read_rows,
     reject,
     task_group,
@@ -124,7 +125,7 @@ class Atif:
         locator: str,
         trial: Trial | None,
     ) -> Episode:
-        agent, extra = _object(row.get("agent")), _object(row.get("extra"))
+        agent, extra = object_or_empty(row.get("agent")), object_or_empty(row.get("extra"))
         session = text_or_none(row.get("session_id"))
         before, above = _links(self.name, row) if parent is None else (None, parent)
         model = first_text(agent, "model_name") or trajectory.model
@@ -149,11 +150,11 @@ class Atif:
             continues_episode_id=before,
             model=model,
             policy_id=model or first_text(agent, "name"),
-            temperature=first_number(_object(agent.get("extra")), "temperature"),
+            temperature=first_number(object_or_empty(agent.get("extra")), "temperature"),
             tools=tool_names(agent.get("tool_definitions")),
             success=judged.success if judged else success,
             score=judged.score if judged else score,
-            cost_usd=cost_or_none(_object(row.get("final_metrics")).get("total_cost_usd")),
+            cost_usd=cost_or_none(object_or_empty(row.get("final_metrics")).get("total_cost_usd")),
             metadata=canonical(
                 {key: value for key, value in row.items() if key not in _KEPT_APART}
                 | {"step_details": trajectory.details}
@@ -198,7 +199,7 @@ class _Trajectory:
     def _turn(self, step: dict[str, Any], where: str) -> int:
         text, listed = text_of(step.get("message")), step.get("tool_calls")
         calls = self._calls(listed, f"{where}/tool_calls")
-        metrics = _object(step.get("metrics"))
+        metrics = object_or_empty(step.get("metrics"))
         model = text_or_none(step.get("model_name"))
         self.model = self.model or model
         more: dict[str, Any] = {
@@ -210,7 +211,7 @@ class _Trajectory:
             "cost_usd": cost_or_none(metrics.get("cost_usd")),
         }
         place = _first(step.get("message"), f"{where}/message") if text else where
-        reward = first_number(_object(metrics.get("extra")) | metrics, "reward")
+        reward = first_number(object_or_empty(metrics.get("extra")) | metrics, "reward")
         if calls or (text and not listed):
             self.builder.turn(text, calls, place, reward=reward, **more)
             return len(calls)
@@ -234,7 +235,7 @@ class _Trajectory:
                 )
             else:
                 call_id = text_or_none(call.get("tool_call_id"))
-                proposed = text_or_none(_object(call.get("extra")).get("proposed_action"))
+                proposed = text_or_none(object_or_empty(call.get("extra")).get("proposed_action"))
                 calls.append(Call(name, call.get("arguments"), call_id, f"{where}/{index}", proposed))
         return calls
 
@@ -242,7 +243,7 @@ class _Trajectory:
         observation = step.get("observation")
         if observation is None:
             return
-        results, place = _object(observation).get("results"), f"{where}/observation"
+        results, place = object_or_empty(observation).get("results"), f"{where}/observation"
         if not isinstance(results, list):
             self.builder.rejects.append(
                 bad_part(place, "observation without results", "bad_observation", observation)
@@ -265,7 +266,7 @@ class _Trajectory:
             self.details.append({"step_id": place.step.get("step_id"), "result_of": call_id} | told)
         copied = place.step.get("is_copied_context") is True
         if not copied and (call_id is not None or place.calls):
-            flag = first_bool(_object(result.get("extra")), "is_error")
+            flag = first_bool(object_or_empty(result.get("extra")), "is_error")
             if self.builder.result(call_id, text, where, failed=flag or None, created_at=_time(place.step)):
                 for _ in range(place.answers - 1):
                     self.builder.also_answers(None)
@@ -280,7 +281,7 @@ class _Trajectory:
         }
         metrics = {
             key: len(value) if key in _TOKEN_LISTS and isinstance(value, list) else value
-            for key, value in _object(step.get("metrics")).items()
+            for key, value in object_or_empty(step.get("metrics")).items()
         }
         if step.get("is_copied_context") is True:
             kept["is_copied_context"] = True
@@ -296,7 +297,7 @@ class _Trajectory:
             return "truncated", "continued in another trajectory"
         if trial is not None and trial.stopped_by is not None:
             return "truncated", f"stopped: {trial.stopped_by[:60]}"
-        told = _object(row.get("extra"))
+        told = object_or_empty(row.get("extra"))
         if told.get("ending") in get_args(Ending):
             return told["ending"], text_or_none(told.get("ending_reason")) or "as the trajectory's extra says"
         if self.builder.last_action in FINISHING:
@@ -346,7 +347,3 @@ def _first(message: Any, where: str) -> str:
 
 def _time(step: dict[str, Any]) -> int | None:
     return micros(step.get("timestamp")) if step.get("timestamp") is not None else None
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

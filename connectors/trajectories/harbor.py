@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes import first_number, first_text
+from logforge.connectors.episodes import first_number, first_text, object_or_empty
 from logforge.connectors.records import Source
 from logforge.schemas import Reject
 
@@ -51,17 +51,13 @@ def trial_of(source: Source) -> Trial | Reject | None:
 
 
 def _trial(document: dict[str, Any], locator: str) -> Trial:
-    rewards = _object(_object(document.get("verifier_result")).get("rewards"))
+    rewards = object_or_empty(object_or_empty(document.get("verifier_result")).get("rewards"))
     score = first_number(rewards, "reward")
     if score is None and len(rewards) == 1:
         score = first_number(rewards, *rewards)
-    stop = _object(document.get("exception_info"))
+    stop = object_or_empty(document.get("exception_info"))
     stopped_by = first_text(stop, "exception_type", "exception_message") if stop else None
     facts = {key: document[key] for key in _TOLD if key in document}
     if stop:
         facts["exception_info"] = {k: v for k, v in stop.items() if k != "exception_traceback"}
     return Trial(locator, first_text(document, "task_name"), score, stopped_by, facts)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

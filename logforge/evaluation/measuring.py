@@ -1,4 +1,4 @@
-"""What is found of a run's policies on one split: a row of each, and the fits behind their values."""
+"""What is found of a run's policies on one split: a row of each, the fits behind their values, and importance sampling."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core import Estimate, Scope, Tick, intervals, per, stage
+from logforge.core import Estimate, Scope, Tick, intervals, per, stage, types
 from logforge.evaluation.families import Side
 from logforge.evaluation.report import LOGGED, PolicyRow
-from logforge.learning.ope import Fitted, Similar, Support, similar_actions
+from logforge.learning.ope import Fitted, Similar, Support, importance, similar_actions
 from logforge.learning.ope import fqe as ope
 from logforge.learning.policies import BC, BC_SUCCESS, PolicyBundle
 from logforge.shards import Shard
@@ -151,3 +151,41 @@ def row_of(name: str, held: Shard, choices: Choices, similar: Similar | None, se
 def _in_order(policies: Members) -> list[str]:
     """Clones first, the learner last."""
     return sorted(policies, key=lambda name: (name not in CLONES, name))
+
+
+@stage(per(Scope.POLICY, "importance sampling"))
+def weighed(found: Measured, span: intervals.Span, seed: int) -> tuple[PolicyRow, ...]:
+    """The rows with what importance sampling says of them."""
+    held, rows = found.held, []
+    for row in found.rows:
+        if row.policy in found.choices:
+            q, without_q = _q(found, row.policy)
+            judged = importance(
+                held,
+                [np.eye(held.action_size, dtype=np.float32)[chosen] for chosen in found.choices[row.policy]],
+                q,
+                gamma=held.manifest.gamma,
+                span=span,
+                seed=seed,
+                without_q=without_q,
+            )
+            row = row._replace(importance=judged)
+        rows.append(row)
+    return tuple(rows)
+
+
+def _q(found: Measured, learner: str) -> tuple[types.FloatArray | None, str]:
+    """Q for the doubly robust estimators, or why there is none.
+
+    An episode that every bootstrap member drew has a Q of 0, which leaves what it was paid as it is: more noise and no bias, but
+    for what follows a cut-off one, which Q alone tells of.
+    """
+    fit, held = found.fits.get(learner), found.held
+    if fit is None or fit.out_of_bag is None:
+        return None, found.reason
+    cut = ~held.terminals[held.episode_offsets[1:] - 1]
+    lacking = int((cut & (fit.out_of_bag.counts == 0)).sum())
+    if lacking:
+        told = f"no bootstrap member is without {lacking} of {int(cut.sum())} cut-off episodes, whose rest Q stands for"
+        return None, f"{told}: give more --fqe-members"
+    return fit.out_of_bag.q(held), ""

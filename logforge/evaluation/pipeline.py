@@ -5,7 +5,7 @@ run and splits loaded → policies measured, split by split → weighed by impor
 All trained members of a learner are judged: each by some bootstrap members of its own, so that ten cost little more than one.
 The verdict is "no better than cloning" unless the 95 % interval of the paired difference to the better of the two clones,
 over trained members and episodes, lies above 0. Where the log has propensities, importance sampling judges the same policies
-(weighing.py). What cannot be estimated is a dash with its reason. Where the dataset holds a task family out, all of it is
+(measuring.py). What cannot be estimated is a dash with its reason. Where the dataset holds a task family out, all of it is
 said of that too (families.py).
 """
 
@@ -21,10 +21,9 @@ from logforge.dataset.weights import stage_outcomes
 from logforge.evaluation.config import EstimateConfig
 from logforge.evaluation.episode_metrics import metrics_of
 from logforge.evaluation.families import Generalisation, compare
-from logforge.evaluation.measuring import Measured, Members, measure
+from logforge.evaluation.measuring import Measured, Members, measure, weighed
 from logforge.evaluation.report import EvaluationReport, PolicyRow
 from logforge.evaluation.verdict import caveats, verdict_of
-from logforge.evaluation.weighing import weighed
 from logforge.learning.ope import fqe as ope
 from logforge.learning.policies import BC, PolicyBundle, load_policy, read_run, run_data
 from logforge.schemas import HELD_OUT, UsageError

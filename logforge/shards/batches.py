@@ -47,15 +47,9 @@ class Batched(Protocol):
     def size(self) -> int:
         """How many there are."""
 
-    def batch(
-        self,
-        indices: Array,
-        *,
-        n_step: int = 1,
-        gamma: float | None = None,
-        empty: Callable[[tuple[int, ...], Any], Array] = np.empty,
-    ) -> Batch:
-        """Those of the indices."""
+    @property
+    def batch(self) -> Callable[..., Batch]:
+        """Those of some indices, with the options of `SplitArrays.batch`."""
 
 
 def torch_batches(

@@ -168,6 +168,15 @@ def _number(value: Any) -> str:
     return "" if value is None else f"{value:+.3g}"
 
 
+def _check_clock(methods: Sequence[Method]) -> None:
+    if timeless := [item.name for item in methods if not item.clock]:
+        clocked = ", ".join(name for name, item in METHODS.items() if item.clock)
+        raise UsageError(
+            f"{timeless[0]} cannot discount by the clock",
+            f"leave out --per-seconds, or take one of {clocked}",
+        )
+
+
 def credit_of(
     store: Store,
     run: str | Path,
@@ -192,12 +201,8 @@ def credit_of(
     reason), and Mismatch when the store has another build.
     """
     methods = methods_named(method)
-    if per_seconds is not None and (timeless := [item.name for item in methods if not item.clock]):
-        clocked = ", ".join(name for name, item in METHODS.items() if item.clock)
-        raise UsageError(
-            f"{timeless[0]} cannot discount by the clock",
-            f"leave out --per-seconds, or take one of {clocked}",
-        )
+    if per_seconds is not None:
+        _check_clock(methods)
     shard, train = run_data(read_run(Path(run)), dataset, split)
     needs_values = any(item.needs == "values" for item in methods)
     refused = ope.refusal(train) if needs_values and len(methods) > 1 else ""
