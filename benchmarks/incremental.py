@@ -33,7 +33,8 @@ from benchmarks.pipeline import CONFIG, SPEC, counting
 from logforge.dataset.build import pipeline
 from logforge.dataset.build.earlier_dataset import earlier_reduction
 from logforge.dataset.build.known_states import KnownStates
-from logforge.dataset.build.pipeline import build_dataset, earlier_vocabulary
+from logforge.dataset.build.earlier_dataset import earlier_vocabulary
+from logforge.dataset.build.pipeline import build_dataset
 from logforge.store.store import Store
 home, name, how = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 like = {}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from logforge.core.intervals import Estimate
-from logforge.evaluation import measuring, verdict, weighing
+from logforge.evaluation import measuring, verdict
 from logforge.evaluation.pipeline import evaluate
 from logforge.evaluation.report import PolicyRow, agreement
 from logforge.learning.ope import fqe as ope
@@ -206,7 +206,7 @@ def test_what_follows_a_cut_off_episode_needs_a_member_that_never_drew_it():
 
     def told(counts):
         fit = Fitted(np.zeros(2), 0.0, 1.0, OutOfBag(q, counts))
-        return weighing._q(measuring.Measured(held, (), {"cql": fit}, "", {}), "cql")
+        return measuring._q(measuring.Measured(held, (), {"cql": fit}, "", {}), "cql")
 
     assert told(np.ones(12, int)) == (pytest.approx(q), "")
     found, _ = told(np.where(cut, 1, 0))  # true ends: 0 instead of Q is noise alone

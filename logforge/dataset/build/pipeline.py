@@ -1,7 +1,7 @@
 """Builds a dataset from the store: a chain of stages, each a function of what the one before it made.
 
 Episodes and observations lie in scratch files beside the dataset (logforge/core/spool.py); in memory are rows without texts, and some episodes
-at a time. `scope.steps_of` tells of each stage which of its steps see one episode and which see all.
+at a time. `logforge.core.stages.steps_of` tells of each stage which of its steps see one episode and which see all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from logforge.dataset.actions import ArgumentSpace
 from logforge.dataset.build.broken_rows import validate_rows
 from logforge.dataset.build.config import BuildConfig
 from logforge.dataset.build.conflict_treatment import treat_conflicts
-from logforge.dataset.build.earlier_dataset import earlier_vocabulary
 from logforge.dataset.build.encoding import encode
 from logforge.dataset.build.plan import Earlier, Plan
 from logforge.dataset.build.propensity import estimate
@@ -29,8 +28,6 @@ from logforge.dataset.build.weighing import weigh_rows
 from logforge.schemas import RewardSpec, Vocabulary
 from logforge.store import Store
 from logforge.texts import Pca
-
-__all__ = ["STAGES", "BuildConfig", "build_dataset", "earlier_vocabulary"]
 
 _STORE_MEMORY = "1GB"
 """What the database may hold of its file and of what is on its way there; it spills what is more."""

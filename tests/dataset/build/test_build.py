@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 
 from logforge.dataset.build import publication
-from logforge.dataset.build.pipeline import BuildConfig, build_dataset, earlier_vocabulary
+from logforge.dataset.build.earlier_dataset import earlier_vocabulary
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.ingestion.pipeline import ingest
 from logforge.schemas.errors import CheckFailed, SpecError, UsageError
 from logforge.shards.reader import load_shards

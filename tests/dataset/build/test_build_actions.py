@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from logforge.dataset.actions.vocabulary import ActionSpace
-from logforge.dataset.build.pipeline import BuildConfig, build_dataset, earlier_vocabulary
+from logforge.dataset.build.earlier_dataset import earlier_vocabulary
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.exports.catalogue import Options
 from logforge.exports.pipeline import export
 from logforge.forgetting.shards import drop_from_datasets

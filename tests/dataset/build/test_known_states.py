@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logforge.dataset.build import state_digests
-from logforge.dataset.build.earlier_dataset import earlier_reduction
-from logforge.dataset.build.pipeline import BuildConfig, build_dataset, earlier_vocabulary
+from logforge.dataset.build.earlier_dataset import earlier_reduction, earlier_vocabulary
+from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.dataset.states.builder import StateBuilder
 from logforge.dataset.states.config import StateConfig
 from logforge.forgetting.pipeline import forget
