@@ -17,10 +17,10 @@ from logforge.connectors.episodes.text_calls import execute_calls, fenced, funct
 from logforge.connectors.episodes.unsupported_shapes import unsupported
 from logforge.connectors.records.base import Source, look
 from logforge.schemas.episode import Episode, Reject
-from support.places import DATA, ROOT, SHARED
+from support.places import DATA
+from support.real_counts import LOGS, counts_in, independent, totals_as_told
 
 FIXTURES = DATA / "connectors"
-LOGS = SHARED / "logs"
 PRAISE = "Task completed successfully."
 FORMATS = ("adp_raw", "adp_std", "mini_swe_agent", "openhands_events", "openhands_output")
 NAMES = (*FORMATS, "atif")
@@ -854,23 +854,10 @@ def files() -> list[Path]:
 
 
 def counts_of(path: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for item in read(path, path.parent.name, path.name):
+    readings = read(path, path.parent.name, path.name)
+    for item in readings:
         assert isinstance(item, Episode), item
-        counts["episodes"] += 1
-        counts["messages"] += len(item.messages)
-        counts["tool_calls"] += len(calls(item))
-        counts["tool_results"] += sum(step.result_position is not None for step in item.steps)
-        counts["labelled"] += item.success is not None
-        counts["success"] += item.success is True
-    return counts
-
-
-def independent(path: Path) -> Counter[str]:
-    entry = json.loads((LOGS / "expected_counts.json").read_text("utf-8"))[f"{path.parent.name}/{path.name}"]
-    same = {key: entry[key] or 0 for key in ("episodes", "messages", "tool_calls", "tool_results")}
-    labels = {"labelled": entry["episodes_with_terminal_reward"], "success": entry["episodes_success"] or 0}
-    return Counter(same | labels)
+    return counts_in(readings)
 
 
 def adjust(counts: Counter[str], path: Path) -> None:
@@ -909,16 +896,8 @@ def test_counts_agree_with_the_independent_ones(path):
 @needs_logs
 @pytest.mark.parametrize("name", FORMATS)
 def test_totals_and_their_differences_are_those_of_the_documentation(name):
-    total: Counter[str] = Counter()
-    plain: Counter[str] = Counter()
-    for path in (path for path in files() if path.parent.name == name):
-        total += counts_of(path)
-        plain += independent(path)
-    document = (ROOT / "docs" / "formats" / "coding.md").read_text("utf-8")
-    differing = {key for key in plain | total if plain[key] != total[key]}
-    assert differing == {key for folder, key in DIFFERENCES if folder == name}
-    for key in differing:
-        assert f"| {name} | {key} | {plain[key]} | {total[key]} | {DIFFERENCES[name, key]} |" in document
+    counted = ((independent(path), counts_of(path)) for path in files() if path.parent.name == name)
+    totals_as_told("formats/coding.md", name, counted, DIFFERENCES)
 
 
 @needs_logs

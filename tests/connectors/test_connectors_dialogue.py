@@ -18,13 +18,12 @@ from logforge.connectors.detection import detect, get
 from logforge.connectors.records.base import Source, look
 from logforge.dataset.actions.vocabulary import ActionSpace
 from logforge.schemas.episode import Duplicate, Episode, Reject, Skip
-from support.places import DATA, ROOT, SHARED
+from support.places import DATA
+from support.real_counts import EXPECTED, LOGS, counts_in, independent, totals_as_told
 
 FIXTURES = DATA / "connectors"
-LOGS = SHARED / "logs"
 FORMATS = ("abcd", "llamafactory_v1", "sharegpt_tools", "taskmaster4", "taskmaster_reward")
 MINE = {"openai_messages", "rated_chat", "step_table", "trl", *FORMATS}
-EXPECTED = LOGS / "expected_counts.json"
 
 
 def read(path: Path, name: str | None = None, label: str = "log") -> list[Any]:
@@ -795,24 +794,10 @@ def files(name: str) -> list[Path]:
 
 
 def counts_of(path: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for item in get(path.parent.name).read(Source(path, path.name)):
+    readings = list(get(path.parent.name).read(Source(path, path.name)))
+    for item in readings:
         assert isinstance(item, Episode) or (isinstance(item, Reject) and item.rule == "nameless_call"), item
-        if isinstance(item, Episode):
-            counts["episodes"] += 1
-            counts["messages"] += len(item.messages)
-            counts["tool_calls"] += sum(step.kind == "tool" for step in item.steps)
-            counts["tool_results"] += sum(step.result_position is not None for step in item.steps)
-            counts["labelled"] += item.success is not None
-            counts["success"] += item.success is True
-    return counts
-
-
-def independent(path: Path) -> Counter[str]:
-    entry = json.loads(EXPECTED.read_text("utf-8"))[f"{path.parent.name}/{path.name}"]
-    same = {key: entry[key] or 0 for key in ("episodes", "messages", "tool_calls", "tool_results")}
-    labels = {"labelled": entry["episodes_with_terminal_reward"], "success": entry["episodes_success"] or 0}
-    return Counter(same | labels)
+    return counts_in(item for item in readings if isinstance(item, Episode))
 
 
 def adjust(counts: Counter[str], path: Path) -> None:
@@ -847,13 +832,5 @@ def test_counts_agree_with_the_independent_ones(path):
 @real
 @pytest.mark.parametrize("name", FORMATS)
 def test_differences_are_those_of_the_documentation(name):
-    total: Counter[str] = Counter()
-    plain: Counter[str] = Counter()
-    for path in files(name):
-        total += counts_of(path)
-        plain += independent(path)
-    document = (ROOT / "docs" / "formats" / "dialogue.md").read_text("utf-8")
-    differing = {key for key in plain | total if plain[key] != total[key]}
-    assert differing == {key for folder, key in DIFFERENCES if folder == name}
-    for key in differing:
-        assert f"| {name} | {key} | {plain[key]} | {total[key]} | {DIFFERENCES[name, key]} |" in document
+    counted = ((independent(path), counts_of(path)) for path in files(name))
+    totals_as_told("formats/dialogue.md", name, counted, DIFFERENCES)

@@ -20,9 +20,8 @@ from logforge.connectors.records.base import Source
 from logforge.ingestion.sources.discover import judge
 from logforge.schemas.episode import Episode, Reject, Skip
 from support.made_archives import FIXTURES, archive, document, members, with_method
-from support.places import ROOT, SHARED
+from support.real_counts import EXPECTED, LOGS, counts_in, independent, totals_as_told
 
-LOGS = SHARED / "logs"
 FORMATS = ("agentdojo", "inspect_eval", "inspect_json", "tau2_bench", "tau_bench_fewshot")
 
 
@@ -530,7 +529,6 @@ def test_other_archives_are_not_claimed(tmp_path):
 
 # --- the real logs ------------------------------------------------------------------------------------------------
 
-EXPECTED = LOGS / "expected_counts.json"
 shared = pytest.mark.skipif(not EXPECTED.is_file(), reason="the shared logs are not here")
 
 DIFFERENCES = {
@@ -579,22 +577,7 @@ def files(name: str) -> list[Path]:
 
 
 def counts_of(path: Path, name: str) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for episode in episodes(read(path, name)):
-        counts["episodes"] += 1
-        counts["messages"] += len(episode.messages)
-        counts["tool_calls"] += sum(step.kind == "tool" for step in episode.steps)
-        counts["tool_results"] += sum(step.result_position is not None for step in episode.steps)
-        counts["labelled"] += episode.success is not None
-        counts["success"] += episode.success is True
-    return +counts
-
-
-def independent(path: Path) -> Counter[str]:
-    entry = json.loads(EXPECTED.read_text("utf-8"))[path.relative_to(LOGS).as_posix()]
-    same = {key: entry[key] or 0 for key in ("episodes", "messages", "tool_calls", "tool_results")}
-    labels = {"labelled": entry["episodes_with_terminal_reward"], "success": entry["episodes_success"] or 0}
-    return +Counter(same | labels)
+    return counts_in(episodes(read(path, name)))
 
 
 @shared
@@ -614,17 +597,8 @@ def test_counts_agree_with_the_independent_ones(path):
 @shared
 @pytest.mark.parametrize("name", FORMATS)
 def test_totals_and_their_differences_are_those_of_the_documentation(name):
-    total: Counter[str] = Counter()
-    plain: Counter[str] = Counter()
-    for path in files(name):
-        total += counts_of(path, name)
-        plain += independent(path)
-    assert total == TOTALS[name]
-    page = (ROOT / "docs" / "formats" / "harness.md").read_text("utf-8")
-    differing = {key for key in plain | total if plain[key] != total[key]}
-    assert differing == {key for folder, key in DIFFERENCES if folder == name}
-    for key in differing:
-        assert f"| {name} | {key} | {plain[key]} | {total[key]} | {DIFFERENCES[name, key]} |" in page
+    counted = ((independent(path), counts_of(path, name)) for path in files(name))
+    assert totals_as_told("formats/harness.md", name, counted, DIFFERENCES) == TOTALS[name]
 
 
 @shared

@@ -19,10 +19,10 @@ from logforge.connectors.records.base import Source
 from logforge.connectors.records.pyliteral import NotLiteral, fields, literal
 from logforge.connectors.trajectories.react_text import action_of
 from logforge.schemas.episode import Episode, Reject, Skip
-from support.places import DATA, ROOT, SHARED
+from support.places import DATA
+from support.real_counts import LOGS, counts_in, independent, totals_as_told
 
 FIXTURES = DATA / "connectors"
-LOGS = SHARED / "logs"
 
 
 def read(path: Path, name: str, label: str | None = None) -> list[Any]:
@@ -995,26 +995,10 @@ def real_files() -> list[Path]:
 
 
 def counts_of(path: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
     readings = read(path, path.parent.name)
     assert not rejects(readings)
     assert_sound(readings)
-    for item in episodes(readings):
-        counts["episodes"] += 1
-        counts["messages"] += len(item.messages)
-        counts["tool_calls"] += sum(step.kind == "tool" for step in item.steps)
-        counts["tool_results"] += sum(step.result_position is not None for step in item.steps)
-        counts["labelled"] += item.success is not None
-        counts["success"] += item.success is True
-    return counts
-
-
-def independent(path: Path) -> Counter[str]:
-    entry = json.loads((LOGS / "expected_counts.json").read_text("utf-8"))[f"{path.parent.name}/{path.name}"]
-    same = {key: entry[key] or 0 for key in ("episodes", "messages", "tool_calls", "tool_results")}
-    return Counter(
-        same | {"labelled": entry["episodes_with_terminal_reward"], "success": entry["episodes_success"] or 0}
-    )
+    return counts_in(episodes(readings))
 
 
 def adjust(counts: Counter[str], path: Path) -> None:
@@ -1058,16 +1042,8 @@ def test_counts_agree_with_the_independent_ones(path):
 @needs_logs
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_differences_are_those_of_the_documentation(name):
-    total: Counter[str] = Counter()
-    plain: Counter[str] = Counter()
-    for path in (path for path in real_files() if path.parent.name == name):
-        total += counts_of(path)
-        plain += independent(path)
-    differing = {key for key in plain | total if plain[key] != total[key]}
-    assert differing == {key for folder, key in DIFFERENCES if folder == name}
-    document = (ROOT / "docs" / "formats" / "research.md").read_text("utf-8")
-    for key in differing:
-        assert f"| {name} | {key} | {plain[key]} | {total[key]} | {DIFFERENCES[name, key]} |" in document
+    counted = ((independent(path), counts_of(path)) for path in real_files() if path.parent.name == name)
+    totals_as_told("formats/research.md", name, counted, DIFFERENCES)
 
 
 @needs_logs

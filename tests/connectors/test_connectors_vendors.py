@@ -14,11 +14,10 @@ from logforge.connectors.episodes.builder import episode_id
 from logforge.connectors.episodes.growing import Growing
 from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Duplicate, Episode, Reject, Skip
-from support.places import DATA, ROOT, SHARED
+from support.places import DATA
+from support.real_counts import EXPECTED, LOGS, counts_in, independent, totals_as_told
 
 FIXTURES = DATA / "connectors"
-LOGS = SHARED / "logs"
-EXPECTED = LOGS / "expected_counts.json"
 FORMATS = (
     "adk_evalset",
     "adk_session",
@@ -936,23 +935,10 @@ def files(name: str) -> list[Path]:
 
 
 def counts_of(path: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for item in get(path.parent.name).read(Source(path, path.name)):
+    readings = list(get(path.parent.name).read(Source(path, path.name)))
+    for item in readings:
         assert not isinstance(item, Reject), item
-        if isinstance(item, Episode):
-            counts["episodes"] += 1
-            counts["messages"] += len(item.messages)
-            counts["tool_calls"] += sum(step.kind == "tool" for step in item.steps)
-            counts["tool_results"] += sum(step.result_position is not None for step in item.steps)
-            counts["labelled"] += item.success is not None
-    return +counts
-
-
-def independent(path: Path) -> Counter[str]:
-    entry = json.loads(EXPECTED.read_text("utf-8"))[f"{path.parent.name}/{path.name}"]
-    counts = Counter({key: entry[key] or 0 for key in ("episodes", "messages", "tool_calls", "tool_results")})
-    counts["labelled"] = entry["episodes_with_terminal_reward"]
-    return +counts
+    return counts_in(item for item in readings if isinstance(item, Episode))
 
 
 def adjust(counts: Counter[str], name: str) -> Counter[str]:
@@ -966,19 +952,11 @@ def adjust(counts: Counter[str], name: str) -> Counter[str]:
 @pytest.mark.parametrize("name", FORMATS)
 def test_counts_agree_with_the_independent_ones(name):
     for path in files(name):
-        assert counts_of(path) == adjust(independent(path), name), path
+        assert +counts_of(path) == +adjust(independent(path), name), path
 
 
 @real
 @pytest.mark.parametrize("name", FORMATS)
 def test_differences_are_those_of_the_documentation(name):
-    total: Counter[str] = Counter()
-    plain: Counter[str] = Counter()
-    for path in files(name):
-        total += counts_of(path)
-        plain += independent(path)
-    document = (ROOT / "docs" / "formats" / "vendors.md").read_text("utf-8")
-    differing = {key for key in plain | total if plain[key] != total[key]}
-    assert differing == {key for folder, key in DIFFERENCES if folder == name}
-    for key in differing:
-        assert f"| {name} | {key} | {plain[key]} | {total[key]} | {DIFFERENCES[name, key]} |" in document
+    counted = ((independent(path), counts_of(path)) for path in files(name))
+    totals_as_told("formats/vendors.md", name, counted, DIFFERENCES)

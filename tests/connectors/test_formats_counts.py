@@ -12,10 +12,8 @@ import pytest
 from logforge.connectors.detection import get
 from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Episode, Reject, Skip
-from support.places import ROOT, SHARED
+from support.real_counts import EXPECTED, LOGS, counts_in, independent, totals_as_told
 
-LOGS = SHARED / "logs"
-EXPECTED = LOGS / "expected_counts.json"
 FORMATS = ("claude_code", "star", "swe_agent_traj", "tau_bench")
 
 pytestmark = pytest.mark.skipif(not EXPECTED.is_file(), reason="the shared logs are not here")
@@ -42,26 +40,13 @@ def files() -> list[Path]:
 
 
 def counts_of(path: Path, name: str) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for item in get(name).read(Source(path, path.name)):
+    readings = list(get(name).read(Source(path, path.name)))
+    counts = counts_in(item for item in readings if isinstance(item, Episode))
+    for item in readings:
         assert not isinstance(item, Reject), item
-        if isinstance(item, Episode):
-            counts["episodes"] += 1
-            counts["messages"] += len(item.messages)
-            counts["tool_calls"] += sum(step.kind == "tool" for step in item.steps)
-            counts["tool_results"] += sum(step.result_position is not None for step in item.steps)
-            counts["labelled"] += item.success is not None
-            counts["success"] += item.success is True
-        elif isinstance(item, Skip):
+        if isinstance(item, Skip):
             counts[f"skipped {item.reason}"] += item.records
     return counts
-
-
-def independent(path: Path) -> Counter[str]:
-    entry = json.loads(EXPECTED.read_text("utf-8"))[f"{path.parent.name}/{path.name}"]
-    same = {key: entry[key] or 0 for key in ("episodes", "messages", "tool_calls", "tool_results")}
-    labels = {"labelled": entry["episodes_with_terminal_reward"], "success": entry["episodes_success"] or 0}
-    return Counter(same | labels)
 
 
 def adjust(counts: Counter[str], path: Path, name: str) -> None:
@@ -130,17 +115,13 @@ TOTALS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_totals_and_their_differences_are_those_of_the_documentation(name):
-    total: Counter[str] = Counter()
-    plain: Counter[str] = Counter()
-    for path in (path for path in files() if path.parent.name == name):
-        total += counts_of(path, name)
-        plain += independent(path)
-    assert {key: value for key, value in total.items() if not key.startswith("skipped")} == TOTALS[name]
-    document = (ROOT / "docs" / "formats.md").read_text("utf-8")
-    differing = {key for key in plain | TOTALS[name] if plain[key] != TOTALS[name].get(key, 0)}
-    assert differing == {key for folder, key in DIFFERENCES if folder == name}
-    for key in differing:
-        assert f"| {name} | {key} | {plain[key]} | {total[key]} | {DIFFERENCES[name, key]} |" in document
+    files_of_it = (path for path in files() if path.parent.name == name)
+    counted = ((independent(path), _without_skips(counts_of(path, name))) for path in files_of_it)
+    assert totals_as_told("formats.md", name, counted, DIFFERENCES) == TOTALS[name]
+
+
+def _without_skips(counts: Counter[str]) -> Counter[str]:
+    return Counter({key: count for key, count in counts.items() if not key.startswith("skipped")})
 
 
 @pytest.mark.parametrize(

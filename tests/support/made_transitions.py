@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from logforge.core.frames import POLARS_TYPES
 from logforge.schemas.tables import TRANSITIONS
+
+GAMMA = 0.9
+SCHEMA = {
+    column.name: POLARS_TYPES[column.type] for column in TRANSITIONS.columns if column.name != "dataset"
+}
 
 
 def episode(name, rewards, *, truncated=False, split="train", **more):
@@ -45,23 +51,6 @@ def episode(name, rewards, *, truncated=False, split="train", **more):
 
 def frame(data):
     return pl.DataFrame(data, schema=SCHEMA)
-
-
-GAMMA = 0.9
-
-
-SCHEMA = {
-    "VARCHAR": pl.String,
-    "INTEGER": pl.Int32,
-    "BIGINT": pl.Int64,
-    "DOUBLE": pl.Float64,
-    "BOOLEAN": pl.Boolean,
-    "BOOLEAN[]": pl.List(pl.Boolean),
-    "MAP(VARCHAR, DOUBLE)": pl.List(pl.Struct({"key": pl.String, "value": pl.Float64})),
-}
-
-
-SCHEMA = {column.name: SCHEMA[column.type] for column in TRANSITIONS.columns if column.name != "dataset"}
 
 
 def terms(**values):
