@@ -51,6 +51,7 @@ _FILES = """
     no_records          | the file's format is known, and it holds no record               | Look whether the file is whole; with --format, whether that is its format.
     unreadable_file     | the file cannot be opened or read                                | Look why (its permissions, its disk), give the right to read it, then replay.
     secret_in_path      | the name of the file or of its folder holds a secret               | Rename it, then ingest it again; --allow-secret lets a known sample key stay.
+    database_busy       | another program wrote to a database while it was read             | Close that program, then ingest the file again.
     unreadable_folder   | the folder cannot be entered or listed                           | Look why (its permissions, its disk), give the right to enter it, then replay.
     connector_failed    | a connector broke off; what follows in the file was not read     | Report it with the detail shown here, and replay with a version that mends it.
     missing_extra       | reading this needs an optional package                           | Install the package with the pip command in the reason, then replay.

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from logforge.connectors.records.rejects import at, excerpt, malformed, too_deep
 from logforge.connectors.records.source import BOM, NeedsWhole, Source, Span
+from logforge.connectors.records.sqlite import SQLITE, database_columns
 from logforge.schemas import Reading
 
 __all__ = [
@@ -102,7 +103,7 @@ _LONG_PATH = 1000
 _DEPTH = 20
 _LATER_OBJECT = re.compile(rb"\n[ \t\r]*+\{")
 
-Container = Literal["object", "array", "text", "zip", "parquet", "binary", "empty"]
+Container = Literal["object", "array", "text", "zip", "parquet", "sqlite", "binary", "empty"]
 """What a file's first bytes are."""
 
 
@@ -114,7 +115,7 @@ class Head(NamedTuple):
     container: Container
     keys: dict[str, set[str]]
     """Keys by depth path: "" the first object's own keys (or a Parquet file's columns), "messages" those of the first object
-    inside it, and so on."""
+    inside it, and so on. Of a database "" has the tables, and each table its columns."""
     members: tuple[str, ...] = ()
     """The names of a zip archive's members."""
 
@@ -141,6 +142,8 @@ def look(path: Path) -> Head:
         return Head(path.name, data, "zip", {}, _members(path))
     if data.startswith(b"PAR1"):
         return Head(path.name, data, "parquet", {"": _parquet_columns(path)})
+    if data.startswith(SQLITE):
+        return Head(path.name, data, "sqlite", database_columns(path))
     if text[:1] in (b"{", b"["):
         return Head(path.name, data, "object" if text[:1] == b"{" else "array", _keys(text))
     kind: Container = "binary" if b"\x00" in text[:1024] else "text"

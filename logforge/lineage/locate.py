@@ -1,4 +1,5 @@
-"""From a locator back to the bytes: `label:LINE`, `label#/json/pointer`, `label:LINE#/pointer`, `label!member#/pointer`."""
+"""From a locator back to the bytes: `label:LINE`, `label#/json/pointer`, `label:LINE#/pointer`, `label!member#/pointer`;
+of a database `label#/TABLE/ROWID/COLUMN`."""
 
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from logforge.connectors.episodes import part_text, text_of
-from logforge.connectors.records import BOM, Source, table_rows
+from logforge.connectors.records import BOM, SQLITE, Source, open_database, table_rows
 from logforge.connectors.records import json as jsontext
 from logforge.ingestion.sources import Limits, packed_kind, unpack
+from logforge.schemas import Reject
 
 _PLACE = re.compile(r"(?:!(?P<member>[^#]+?))?(?::(?P<line>\d+))?(?P<pointers>(?:#.*)?)", re.DOTALL)
 _TEXT_KEYS = ("content", "thinking", "Text")
@@ -38,10 +40,14 @@ def resolve(path: Path, locator: str, label: str) -> Any:
     where = _PLACE.fullmatch(locator.removeprefix(label)) if locator.startswith(label) else None
     if where is None:
         raise LookupError(f"{locator!r} does not begin with the label {label!r}")
-    data = _member(path, where["member"])
     pointers = where["pointers"].split("#")[1:]
+    is_database = _is_database(path) and not (where["line"] or where["member"])
+    data = b"" if is_database else _member(path, where["member"])
     try:
-        value = _line(data, int(where["line"]), pointers) if where["line"] else _whole(path, data)
+        if is_database:
+            value, pointers = _row(path, pointers)
+        else:
+            value = _line(data, int(where["line"]), pointers) if where["line"] else _whole(path, data)
         for number, pointer in enumerate(pointers):
             value = _follow(jsontext.loads(value) if number else value, pointer)
     except (LookupError, ValueError, TypeError, AttributeError) as error:
@@ -78,6 +84,26 @@ def _member(path: Path, name: str | None) -> bytes:
         return archive.read(name)
 
 
+def _is_database(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(SQLITE)) == SQLITE
+
+
+def _row(path: Path, pointers: list[str]) -> tuple[Any, list[str]]:
+    """The row of a table that a locator leads to, and the way that is left in it. Where it names no row: the columns of the
+    table, or of all tables."""
+    names = pointers[0].split("/")[1:] if pointers else []
+    with open_database(Source(path, "")) as database:
+        if isinstance(database, Reject):
+            raise LookupError(database.reason)
+        if len(names) < 2:
+            return database.tables, pointers
+        row = database.row(_key(names[0]), int(names[1]))
+    if isinstance(row, Reject):
+        raise LookupError(row.reason)
+    return row, ["".join(f"/{name}" for name in names[2:]), *pointers[1:]]
+
+
 def _whole(path: Path, data: bytes) -> Any:
     if data.startswith(b"PAR1"):
         return [row for _, row in table_rows(Source(path, ""), "")]
@@ -112,9 +138,13 @@ def _cells(data: bytes, number: int) -> dict[str, str]:
 
 def _follow(value: Any, pointer: str) -> Any:
     for key in pointer.split("/")[1:]:
-        name = key.replace("~1", "/").replace("~0", "~")
+        name = _key(key)
         value = value[int(name)] if isinstance(value, list) else value[name]
     return value
+
+
+def _key(token: str) -> str:
+    return token.replace("~1", "/").replace("~0", "~")
 
 
 def texts_at(value: Any) -> set[str]:

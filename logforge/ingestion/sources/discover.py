@@ -27,6 +27,8 @@ from logforge.schemas import InputError
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".parquet"})
 """Tables among logs are meant to be read too."""
+DATABASE_SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
+"""So are databases; those of other names (an editor's settings) are often no logs."""
 TOOL_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
 """Folders that hold other programs' files, not logs: each is skipped as one."""
 
@@ -292,16 +294,17 @@ def _unclaimed(path: Path, head: Head) -> Verdict:
     if head.container in ("object", "array") and meant and (depth := deepest_of_first(head.data)) > MAX_DEPTH:
         found = f"{depth:,} levels in its first {HEAD_BYTES >> 10} KB, the limit is {MAX_DEPTH}"
         return Verdict(None, True, "nested_too_deep", TooDeep.reason, found, head.data)
-    table = path.suffix.lower() in TABLE_SUFFIXES
+    table = path.suffix.lower() in (DATABASE_SUFFIXES if head.container == "sqlite" else TABLE_SUFFIXES)
     if (head.container in ("object", "array") and meant) or table:
         keys = ", ".join(sorted(head.top)[:12])
+        what = "its tables" if head.container == "sqlite" else "first record's keys"
         return Verdict(
             None,
             True,
             "unknown_shape",
             "no connector knows this shape",
-            f"first record's keys: {keys}" if keys else "",
-            head.data,
+            f"{what}: {keys}" if keys else "",
+            b"" if head.container == "sqlite" else head.data,
         )
     if meant:
         reason = "named like a log, but it does not begin like JSON"
