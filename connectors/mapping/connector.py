@@ -1,7 +1,8 @@
 """Reads an unknown JSON, JSON-lines, CSV or Parquet shape by a mapping that says in YAML where everything is.
 
-A record is what `records` leads to, else a line, element or row. Under `messages` it is a conversation; under `steps` one
-decision, and those of one `episode.id` belong together. The language is described in docs/formats/mapping.md.
+A record is what `records` leads to, else a line, element or row. Under `messages` it is a conversation, or with `rows` one
+message of it; under `steps` one decision, and those of one `episode.id` belong together. The language is described in
+docs/formats/mapping.md.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from logforge.connectors.episodes import (
 from logforge.connectors.mapping.fields import FieldReader
 from logforge.connectors.mapping.messages import Talk
 from logforge.connectors.mapping.paths import Spot
-from logforge.connectors.mapping.spec import Fields, MappingSpec, parse_mapping
+from logforge.connectors.mapping.spec import Fields, MappingSpec, Speaker, parse_mapping
 from logforge.connectors.mapping.steps import Gathered, add_steps
 from logforge.connectors.mapping.turns import Rewards, rewarded
 from logforge.connectors.records import Head, Source, at, canonical, columns_of, plain_rows, read_text
 from logforge.schemas import Ending, Reading, Reject, Skip
 
 _NOTHING: Fields = {}
-_VERSION = 3
+_VERSION = 4
 """To be counted up when what a mapping gives changes."""
 _FILLS = {
     "success": "outcome",
@@ -82,10 +83,12 @@ class MappingConnector:
         spec = self.spec
         if spec.records is not None:
             paths = [spec.records]
+        elif spec.rows == "episode" or spec.messages is None:
+            paths = [*spec.episode["id"].paths]
         else:
-            first = spec.messages["path"] if spec.messages is not None else spec.episode["id"]
-            paths = [*first.paths]
-        return {path.first_key for path in paths if path.first_key is not None}
+            paths = [*spec.messages["path"].paths] if spec.rows is None else []
+        needed = {path.first_key for path in paths if path.first_key is not None}
+        return needed or {key for one in spec.speakers for key in _begins(one)}
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per conversation; steps are gathered by their episode and come at the end."""
@@ -99,7 +102,7 @@ class MappingConnector:
             yield from self._records(row, locator, gathered)
         for own in gathered.rows:
             yield from self._guarded(
-                self._read_steps(gathered, own), gathered.rows[own][0].record, gathered.rows[own]
+                self._read_rows(gathered, own), gathered.rows[own][0].record, gathered.rows[own]
             )
 
     def _records(self, row: Any, locator: str, gathered: Gathered) -> Iterator[Reading]:
@@ -125,35 +128,56 @@ class MappingConnector:
             yield reject(record.locator, "neither an object nor a list", "", record.value)
         elif reader.truth(spec.skip) is True:
             yield Skip(reason="skipped_by_the_mapping")
-        elif spec.messages is None:
+        elif spec.gathers:
             if (problem := gathered.add(reader)) is not None:
                 yield problem
-        else:
+        elif spec.messages is not None:
             found = [m for path in spec.messages["path"].paths for m in path.find(record, record)]
             if not found:
                 path = spec.messages["path"].paths[0].text
                 yield reject(record.locator, f"nothing at {path}", "", record.value)
                 return
             reader.begin(spec.episode.get("started"))
-            talk = Talk(spec, reader, EpisodeBuilder())
-            talk.add(found)
+            talk = Talk(spec, EpisodeBuilder())
+            _system(spec, talk.builder, reader)
+            talk.add(reader, found)
+            talk.close()
             yield from _Run(spec, talk.builder, [reader], talk.rewards, dict(talk.skipped)).close()
 
-    def _read_steps(self, gathered: Gathered, own: str) -> Iterator[Reading]:
+    def _read_rows(self, gathered: Gathered, own: str) -> Iterator[Reading]:
         rows, builder = gathered.ordered(own), EpisodeBuilder()
         rows[0].begin(self.spec.episode.get("started"))
         for row in rows[1:]:
             row.start = rows[0].start
-        rewards = add_steps(self.spec, builder, rows)
-        yield from _Run(
-            self.spec, builder, rows, rewards, cut=gathered.cut and own == gathered.latest
-        ).close()
+        _system(self.spec, builder, rows[0])
+        cut, skipped = gathered.cut and own == gathered.latest, None
+        if self.spec.steps is not None:
+            rewards = add_steps(self.spec, builder, rows)
+        else:
+            talk = Talk(self.spec, builder)
+            for row in rows:
+                talk.add(row, [row.record])
+            talk.close()
+            rewards, skipped = talk.rewards, dict(talk.skipped)
+        yield from _Run(self.spec, builder, rows, rewards, skipped, cut).close()
+
+
+def _system(spec: MappingSpec, builder: EpisodeBuilder, row: FieldReader) -> None:
+    """The system prompt that is a field of the run is its first message."""
+    found = row.find(spec.episode.get("system"))
+    if found is not None and (text := row.text(spec.episode.get("system"))):
+        builder.message("system", text, found.locator)
+
+
+def _begins(one: Speaker) -> set[str]:
+    """The keys that a message's role and content begin with."""
+    paths = [path for key in ("role", "content") if key in one.fields for path in one.fields[key].paths]
+    return {path.first_key for path in paths if path.first_key is not None}
 
 
 def _fills(spec: MappingSpec) -> tuple[str, ...]:
     """What the mapping has fields for."""
-    blocks = (spec.episode, spec.messages, spec.calls, spec.results, spec.steps)
-    found = {_FILLS[key] for block in blocks for key in block or () if key in _FILLS}
+    found = {_FILLS[key] for block in spec.blocks for key in block if key in _FILLS}
     return tuple(word for word in dict.fromkeys(_FILLS.values()) if word in found)
 
 
@@ -174,17 +198,14 @@ class _Run:
 
     def close(self) -> Iterator[Reading]:
         """The episode and what was set aside of it."""
-        spec, first, wanted = self.spec, self.rows[0], self.spec.episode.get
-        record, native, group = first.record, first.word(wanted("id")), first.word(wanted("group"))
-        success, score = first.truth(wanted("success")), first.number(wanted("score"))
+        spec, first, wanted, row = self.spec, self.rows[0], self.spec.episode.get, self._row_with
+        record, native, group = first.record, self._word("id"), self._word("group")
+        success, score = row("success").truth(wanted("success")), row("score").number(wanted("score"))
         ending, reason = self._ending(success is not None or score is not None)
-        version, ended, model = (
-            first.word(wanted("prompt_version")),
-            first.time(wanted("ended")),
-            first.word(wanted("model")),
-        )
+        version, model = self._word("prompt_version"), self._word("model")
+        ended = row("ended").time(wanted("ended"))
         more: dict[str, Any] = {"prompt_version": version, "started_at": first.start, "ended_at": ended}
-        parent = first.word(wanted("parent"))
+        parent = self._word("parent")
         episode = self.builder.finish(
             id=self._identity(native),
             format=spec.name,
@@ -193,42 +214,53 @@ class _Run:
             ending=ending,
             ending_reason=reason,
             native_id=native,
-            task_id=first.word(wanted("task_id")),
+            task_id=self._word("task_id"),
             task=first.text(wanted("task")) or first_user_text(self.builder),
             group_id=episode_id(spec.name, group) if group else None,
-            session_id=first.word(wanted("session")),
-            user_id=first.word(wanted("user")),
+            session_id=self._word("session"),
+            user_id=self._word("user"),
             parent_episode_id=episode_id(spec.name, parent) if parent else None,
             source_kind=spec.source_kind,
-            policy_id=first.word(wanted("policy")) or model,
+            policy_id=self._word("policy") or model,
             model=model,
-            temperature=first.number(wanted("temperature")),
+            temperature=row("temperature").number(wanted("temperature")),
             tools=first.names(wanted("tools")),
             success=success,
             score=score,
-            cost_usd=first.cost(wanted("cost")),
-            reference=first.text(wanted("reference")),
+            cost_usd=row("cost").cost(wanted("cost")),
+            reference=row("reference").text(wanted("reference")),
             metadata=self._metadata(),
             **{key: value for key, value in more.items() if value is not None},
         )
         self.builder.rejects += [bad for row in self.rows for bad in row.bad]
         yield from close(self.builder, rewarded(episode, self.rewards))
 
+    def _row_with(self, key: str) -> FieldReader:
+        """The first row that has a field of the run. What the agent was told before it began is read from the first row alone."""
+        wanted = self.spec.episode.get(key)
+        rows = self.rows if wanted is not None else ()
+        return next((row for row in rows if row.find(wanted) is not None), self.rows[0])
+
+    def _word(self, key: str) -> str | None:
+        return self._row_with(key).word(self.spec.episode.get(key))
+
     def _identity(self, native: str | None) -> str:
         name, value = self.spec.name, self.rows[0].record.value
         if self.spec.unique_id and native is not None:
             return episode_id(name, native)
+        if self.spec.rows is not None:
+            return content_id(name, [row.record.value for row in self.rows])
         return (
             content_id(name, value) if self.spec.steps is None else episode_id(name, native, canonical(value))
         )
 
     def _ending(self, judged: bool) -> tuple[Ending, str]:
         """What the mapping reads as the ending; else an outcome; else who had the last word."""
-        first, said = self.rows[0], {}
+        said = {}
         for key in ("truncated", "terminated"):
             flags = [row.truth(self._steps.get(key)) for row in self.rows]
-            said[key] = flags[-1] is True or first.truth(self.spec.episode.get(key)) is True
-        ending = first.one_of(self.spec.episode.get("ending"), ("terminal", "truncated"))
+            said[key] = flags[-1] is True or self._row_with(key).truth(self.spec.episode.get(key)) is True
+        ending = self._row_with("ending").one_of(self.spec.episode.get("ending"), ("terminal", "truncated"))
         last = self.builder.messages[-1].role if self.builder.messages else ""
         if self.cut:
             return "truncated", "the log is cut off"
@@ -254,23 +286,24 @@ class _Run:
         """What nothing read: of a record its rest, of rows their columns (one value where all agree, else a list)."""
         self._share_fields()
         rests = [row.rest() for row in self.rows]
-        if self.spec.steps is None:
+        skipped = {"$skipped_messages": self.skipped} if self.skipped else {}
+        if not self.spec.gathers:
             rest = {} if rests[0] is None else rests[0]
             rest = rest if isinstance(rest, dict) else {"$rest": rest}
-            return canonical(rest | ({"$skipped_messages": self.skipped} if self.skipped else {}))
+            return canonical(rest | skipped)
         held = [rest if isinstance(rest, dict) else {} if rest is None else {"$rest": rest} for rest in rests]
         columns = {key: [rest.get(key) for rest in held] for key in dict.fromkeys(k for r in held for k in r)}
         told = {key: column for key, column in columns.items() if any(value is not None for value in column)}
-        return canonical({k: c[0] if all(v == c[0] for v in c) else c for k, c in told.items()})
+        return canonical({k: c[0] if all(v == c[0] for v in c) else c for k, c in told.items()} | skipped)
 
     def _share_fields(self) -> None:
-        """Episode fields are read from the first row; a later one that says the same was read with it."""
-        first = self.rows[0]
-        for wanted in self.spec.episode.values():
+        """A field of the run is read from one row; another that says the same was read with it."""
+        for key, wanted in self.spec.episode.items():
+            first = self._row_with(key)
             spot = wanted.raw(first.record, first.record)
             if spot is None or spot.trail not in first.read:
                 continue
-            for row in self.rows[1:]:
+            for row in self.rows:
                 again = wanted.raw(row.record, row.record)
                 if again is not None and again.value == spot.value:
                     row.take(again)

@@ -42,13 +42,13 @@ class FieldReader:
         """Where a field's value stands. Looking does not count as reading, but for null, which says nothing."""
         if wanted is None:
             return None
-        here, found = here or self.record, None
+        here = here or self.record
         for spot in wanted.candidates(here, self.record):
-            if spot.value is not None:
-                found = spot
-                break
-            self.read.add(spot.trail)
-        return wanted.means(found, here)
+            if spot.value is None:
+                self.read.add(spot.trail)
+            elif (found := wanted.means(spot)) is not None:
+                return found
+        return wanted.otherwise(here)
 
     def take(self, found: Spot | None) -> Any:
         """A value as it is; it was read."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from logforge.connectors.episodes import Call, EpisodeBuilder, bad_part
 from logforge.connectors.mapping.fields import FieldReader
 from logforge.connectors.mapping.paths import Spot, Trail
-from logforge.connectors.mapping.spec import ROLES, Expression, Fields, MappingSpec, written
+from logforge.connectors.mapping.spec import ROLES, Expression, Fields, MappingSpec, Speaker, written
 from logforge.connectors.mapping.turns import Rewards, Turn, first_of
 from logforge.connectors.mapping.values import text_in
 
@@ -18,120 +18,146 @@ _T = TypeVar("_T")
 _NOTHING: Fields = {}
 
 
+class _Said(NamedTuple):
+    """A message where it stands: the reader of its record, and how it is read."""
+
+    reader: FieldReader
+    speaker: Speaker
+    here: Spot
+
+    def field(self, key: str) -> Expression | None:
+        """A field of the message."""
+        return self.speaker.fields.get(key)
+
+    def find(self, key: str) -> Spot | None:
+        """Where a field's value stands."""
+        return self.reader.find(self.field(key), self.here)
+
+    def items(self, fields: Fields | None) -> list[Spot]:
+        """The calls or results in it, each where it stands; without a path the message itself."""
+        if fields is None:
+            return []
+        return fields["path"].every(self.here, self.reader.record) if "path" in fields else [self.here]
+
+    def says_nothing(self) -> bool:
+        """No text, thought, call or result is here."""
+        if self.find("content") is not None or self.find("thought") is not None:
+            return False
+        blocks = ((self.speaker.calls, "name"), (self.speaker.results, "content"))
+        return not any(
+            "path" in fields or self.reader.find(fields.get(key), item) is not None
+            for fields, key in blocks
+            if fields is not None
+            for item in self.items(fields)
+        )
+
+
 @dataclass
 class Talk:
-    """The messages of one record on their way into a builder."""
+    """The messages of one conversation on their way into a builder."""
 
     spec: MappingSpec
-    reader: FieldReader
     builder: EpisodeBuilder
     rewards: Rewards = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     """Messages left out as the mapping says, by the value that said so."""
-    _open: list[Spot] = field(default_factory=list)
+    _open: list[_Said] = field(default_factory=list)
     _turn: str | None = None
 
-    @property
-    def _fields(self) -> Fields:
-        return self.spec.messages or _NOTHING
-
-    def add(self, messages: list[Spot]) -> None:
-        """Add the messages; consecutive ones of the agent with the same `turn` are one."""
-        for here in messages:
-            if self._skips(here) or (role := self._role(here)) is None:
+    def add(self, reader: FieldReader, places: list[Spot]) -> None:
+        """Add the messages of a record; consecutive ones of the agent with the same `turn` are one."""
+        several = len(self.spec.speakers) > 1 or "role" not in (self.spec.messages or _NOTHING)
+        for here in places:
+            if self._skips(reader, here):
                 continue
-            turn = self.reader.word(self._fields.get("turn"), here) if role == "assistant" else None
-            if turn is None or turn != self._turn:
-                self._close()
-            if role == "assistant":
-                self._open.append(here)
-                self._turn = turn
-            else:
-                self._other(role, here)
-        self._close()
+            for speaker in self.spec.speakers:
+                said = _Said(reader, speaker, here)
+                if not (several and said.says_nothing()):
+                    self._add(said)
 
-    def _skips(self, here: Spot) -> bool:
-        wanted = self._fields.get("skip")
-        if wanted is None or self.reader.truth(wanted, here) is not True:
+    def _add(self, said: _Said) -> None:
+        if (role := self._role(said)) is None:
+            return
+        turn = said.reader.word(said.field("turn"), said.here) if role == "assistant" else None
+        if turn is None or turn != self._turn:
+            self.close()
+        if role == "assistant":
+            self._open.append(said)
+            self._turn = turn
+        else:
+            self._other(role, said)
+
+    def _skips(self, reader: FieldReader, here: Spot) -> bool:
+        wanted = (self.spec.messages or _NOTHING).get("skip")
+        if wanted is None or reader.truth(wanted, here) is not True:
             return False
-        said = wanted.raw(here, self.reader.record)
+        said = wanted.raw(here, reader.record)
         self.skipped[written(said.value) if said else "always"] += 1
-        self.reader.take(here)
+        if self.spec.rows is None:
+            reader.take(here)
         return True
 
-    def _role(self, here: Spot) -> str | None:
-        found = self.reader.find(self._fields.get("role"), here)
+    def _role(self, said: _Said) -> str | None:
+        found = said.find("role")
         if found is not None and found.value in ROLES:
-            return str(self.reader.take(found))
+            return str(said.reader.take(found))
         known = f"message whose role is none of {', '.join(ROLES)}"
-        self.builder.rejects.append(bad_part(here.locator, known, "unknown_role", here.value))
+        self.builder.rejects.append(bad_part(said.here.locator, known, "unknown_role", said.here.value))
         return None
 
-    def _other(self, role: str, here: Spot) -> None:
+    def _other(self, role: str, said: _Said) -> None:
         """A message that is no decision."""
-        text, place = self._content(here)
-        time = self.reader.time(self._fields.get("time"), here)
+        text, place = _content(said)
+        time = said.reader.time(said.field("time"), said.here)
         if role == "tool":
-            content = self.reader.find(self._fields.get("content"), here)
-            self._result(self._fields, here, content, time, "call_id")
-        elif text is not None or self.spec.results is None:
+            self._result(said, said.speaker.fields, said.here, said.find("content"), time, "call_id")
+        elif text is not None or said.speaker.results is None:
             self.builder.message(role, text, place, created_at=time)
-        self._results(here, time)
+        self._results(said, time)
 
-    def _content(self, here: Spot) -> tuple[str | None, str]:
-        found = self.reader.find(self._fields.get("content"), here)
-        text = text_in(self.reader.take(found))
-        return text, found.locator if found is not None and text else here.locator
-
-    def _close(self) -> None:
+    def close(self) -> None:
         """Add the open turn."""
         messages, self._open, self._turn = self._open, [], None
         if not messages:
             return
-        fields, reader, turn, bad = self._fields, self.reader, Turn(), False
-        for here in messages:
-            calls, names, nameless = self._calls(here)
-            found = reader.find(fields.get("content"), here)
-            text, place = self._content(here)
+        turn, bad = Turn(), False
+        for said in messages:
+            calls, names, nameless = self._calls(said)
+            found = said.find("content")
+            text, place = _content(said)
             if found is not None and found.trail in names:
-                text, place = None, here.locator
+                text, place = None, said.here.locator
             bad = bad or nameless
             turn.calls += calls
-            turn.say(text, reader.text(fields.get("thought"), here), place)
-            turn.pay(reader.number(fields.get("reward"), here))
-        time = self._first("time", reader.time, messages)
-        self.builder.offer(self._first("tools", reader.names, messages))
+            turn.say(text, said.reader.text(said.field("thought"), said.here), place)
+            turn.pay(said.reader.number(said.field("reward"), said.here))
+        time = _first("time", FieldReader.time, messages)
+        self.builder.offer(_first("tools", FieldReader.names, messages))
         more: dict[str, Any] = {
             "created_at": time,
-            "model": self._first("model", reader.word, messages),
-            "tokens_in": self._first("tokens_in", reader.count, messages),
-            "tokens_out": self._first("tokens_out", reader.count, messages),
-            "cost_usd": self._first("cost", reader.cost, messages),
+            "model": _first("model", FieldReader.word, messages),
+            "tokens_in": _first("tokens_in", FieldReader.count, messages),
+            "tokens_out": _first("tokens_out", FieldReader.count, messages),
+            "cost_usd": _first("cost", FieldReader.cost, messages),
         }
         if bad and not turn.calls:
             self.builder.message("assistant", turn.text, turn.place, thought=turn.thought, **more)
         else:
             turn.add(self.builder, self.rewards, **more)
-        for here in messages:
-            self._results(here, time)
+        for said in messages:
+            self._results(said, time)
 
-    def _first(
-        self, key: str, read: Callable[[Expression, Spot], _T | None], messages: list[Spot]
-    ) -> _T | None:
-        wanted = self._fields.get(key)
-        return first_of(lambda here: read(wanted, here), messages) if wanted else None
-
-    def _calls(self, here: Spot) -> tuple[list[Call], set[Trail], bool]:
+    def _calls(self, said: _Said) -> tuple[list[Call], set[Trail], bool]:
         """The calls, the trails of their names, and whether one has no name."""
-        fields, bad = self.spec.calls or _NOTHING, False
+        fields, reader, bad = said.speaker.calls or _NOTHING, said.reader, False
         calls: list[Call] = []
         names: set[Trail] = set()
-        for item in self._items(self.spec.calls, here):
-            name = self.reader.find(fields.get("name"), item)
+        for item in said.items(said.speaker.calls):
+            name = reader.find(fields.get("name"), item)
             if name is not None and isinstance(name.value, str) and name.value:
-                self.reader.take(name)
-                arguments = self.reader.take(self.reader.find(fields.get("arguments"), item))
-                own = self.reader.word(fields.get("id"), item)
+                reader.take(name)
+                arguments = reader.take(reader.find(fields.get("arguments"), item))
+                own = reader.word(fields.get("id"), item)
                 calls.append(Call(name.value, arguments, own, item.locator))
                 names.add(name.trail)
             elif "path" in fields:
@@ -141,28 +167,40 @@ class Talk:
                 )
         return calls, names, bad
 
-    def _items(self, fields: Fields | None, here: Spot) -> list[Spot]:
-        if fields is None:
-            return []
-        return fields["path"].every(here, self.reader.record) if "path" in fields else [here]
-
-    def _results(self, here: Spot, time: int | None) -> None:
-        for item in self._items(self.spec.results, here):
-            fields = self.spec.results or _NOTHING
-            content = self.reader.find(fields.get("content"), item)
+    def _results(self, said: _Said, time: int | None) -> None:
+        fields = said.speaker.results or _NOTHING
+        for item in said.items(said.speaker.results):
+            content = said.reader.find(fields.get("content"), item)
             if content is not None:
-                self._result(fields, item, content, time, "id")
+                self._result(said, fields, item, content, time, "id")
 
-    def _result(self, fields: Fields, item: Spot, content: Spot | None, time: int | None, key: str) -> None:
-        text = self.reader.text(fields.get("content"), item)
+    def _result(
+        self, said: _Said, fields: Fields, item: Spot, content: Spot | None, time: int | None, key: str
+    ) -> None:
+        reader = said.reader
+        text = reader.text(fields.get("content"), item)
         taken = self.builder.result(
-            self.reader.word(fields.get(key), item),
+            reader.word(fields.get(key), item),
             text,
             content.locator if content is not None and text else item.locator,
-            failed=self.reader.failed(fields.get("error"), item),
-            latency_s=self.reader.number(fields.get("latency"), item),
-            reward=self.reader.number(fields.get("reward"), item),
+            failed=reader.failed(fields.get("error"), item),
+            latency_s=reader.number(fields.get("latency"), item),
+            reward=reader.number(fields.get("reward"), item),
             created_at=time,
         )
         if not taken and content is not None:
-            self.reader.read.discard(content.trail)
+            reader.read.discard(content.trail)
+
+
+def _content(said: _Said) -> tuple[str | None, str]:
+    """The text, and where it stands."""
+    found = said.find("content")
+    text = text_in(said.reader.take(found))
+    return text, found.locator if found is not None and text else said.here.locator
+
+
+def _first(
+    key: str, read: Callable[[FieldReader, Expression | None, Spot], _T | None], messages: list[_Said]
+) -> _T | None:
+    """What the first of these messages says that has the field."""
+    return first_of(lambda said: read(said.reader, said.field(key), said.here), messages)

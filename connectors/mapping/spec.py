@@ -38,13 +38,14 @@ EPISODE = (
         "parent",
         "started",
         "ended",
+        "system",
     ),
 )
-MESSAGES = (
-    *("path", "role", "content", "thought", "time", "model", "tokens_in", "tokens_out", "cost"),
-    *("reward", "tools"),
-    *("call_id", "error", "turn", "skip", "calls", "results"),
+SPEAKER = (
+    *("role", "content", "thought", "time", "model", "tokens_in", "tokens_out", "cost", "reward", "tools"),
+    *("call_id", "error", "turn", "calls", "results"),
 )
+MESSAGES = ("path", *SPEAKER, "skip", "rows", "order", "each")
 CALLS = ("path", "name", "arguments", "id")
 RESULTS = ("path", "id", "content", "error", "latency", "reward")
 STEPS = (
@@ -61,6 +62,8 @@ STEPS = (
     ),
     *("error", "latency", "reward", "time", "turn", "terminated", "truncated"),
 )
+ROWS = ("episode", "file")
+"""What the records of one conversation have in common, when each is a message: their `episode.id`, or the file."""
 TIME_UNITS = ("s", "ms", "us", "ns", "iso", "relative")
 ANY, SAME = "*", "same"
 """In `values`: the entry for what no other lists, and the word for a value that stays as it is."""
@@ -78,19 +81,23 @@ class Expression:
     """The field's place in the mapping."""
 
     def raw(self, here: Spot, record: Spot) -> Spot | None:
-        """What the first fruitful path leads to, as the log has it."""
-        return next((spot for spot in self.candidates(here, record) if spot.value is not None), None)
+        """What the field is read from, as the log has it."""
+        return next((spot for spot in self.candidates(here, record) if self._counts(spot)), None)
+
+    def _counts(self, spot: Spot) -> bool:
+        return spot.value is not None and self.means(spot) is not None
 
     def candidates(self, here: Spot, record: Spot) -> Iterator[Spot]:
         """Everything its paths lead to, in order."""
         return (spot for path in self.paths for spot in path.find(here, record))
 
-    def means(self, found: Spot | None, here: Spot) -> Spot | None:
+    def means(self, found: Spot) -> Spot | None:
         """What the mapping takes a value for; None when for nothing."""
-        if found is not None and self.values is None:
-            return found
-        if found is not None and (value := self._translate(found.value)) is not None:
-            return found._replace(value=value)
+        value = self._translate(found.value)
+        return None if value is None else found._replace(value=value)
+
+    def otherwise(self, here: Spot) -> Spot | None:
+        """What it says where nothing is found."""
         return None if self.default is None else Spot(self.default, here.where, CONSTANT)
 
     def every(self, here: Spot, record: Spot) -> list[Spot]:
@@ -118,11 +125,22 @@ def written(value: Any) -> str:
 
 
 Fields = Mapping[str, Expression]
+_BLOCKS = ("calls", "results", "each", "rows")
+"""Keys that are no fields."""
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """How a message is read where one stands: its fields, the calls in it and the results."""
+
+    fields: Fields
+    calls: Fields | None = None
+    results: Fields | None = None
 
 
 @dataclass(frozen=True)
 class MappingSpec:
-    """A whole mapping."""
+    """A whole mapping. `speakers` read a message each, in order, from every place that `messages` leads to."""
 
     name: str
     records: Path | None = None
@@ -132,9 +150,23 @@ class MappingSpec:
     time_unit: str | None = None
     episode: Fields = field(default_factory=dict)
     messages: Fields | None = None
-    calls: Fields | None = None
-    results: Fields | None = None
+    speakers: tuple[Speaker, ...] = ()
+    rows: str | None = None
+    """Each record is a message: of the conversation that its `episode` id names, or of the one that the `file` is."""
     steps: Fields | None = None
+
+    @property
+    def gathers(self) -> bool:
+        """Records are parts of episodes: decisions or messages."""
+        return self.steps is not None or self.rows is not None
+
+    @property
+    def blocks(self) -> tuple[Fields, ...]:
+        """All its blocks of fields."""
+        inner = [block for one in self.speakers for block in (one.fields, one.calls, one.results)]
+        return tuple(
+            block for block in (self.episode, self.messages, *inner, self.steps) if block is not None
+        )
 
 
 def parse_mapping(text: str, path: str) -> MappingSpec:
@@ -169,8 +201,7 @@ class _Reader:
         top = self._object(self.value, "", TOP)
         messages, steps = self._block(top, "messages", MESSAGES), self._block(top, "steps", STEPS)
         inner = top.get("messages") if isinstance(top.get("messages"), dict) else {}
-        calls = self._block(inner or {}, "calls", CALLS, "messages.")
-        results = self._block(inner or {}, "results", RESULTS, "messages.")
+        speakers = self._speakers(inner or {}, messages) if messages is not None else ()
         episode = self._block(top, "episode", EPISODE) or {}
         kind, name = top.get("source_kind", "agent_log"), top.get("name")
         if not isinstance(name, str) or not name:
@@ -185,7 +216,9 @@ class _Reader:
             self._problem("unique_id is true or false", "unique_id")
         if "parent" in episode and top.get("unique_id") is not True:
             self._problem("parent needs `unique_id: true`: ids then name episodes", "episode.parent")
-        self._check(messages, calls, results, steps, episode)
+        self._check(messages, steps, episode)
+        if messages is not None:
+            self._check_messages(inner or {}, messages, speakers, episode)
         spec = MappingSpec(
             name=str(name),
             records=self._records(top),
@@ -195,45 +228,92 @@ class _Reader:
             time_unit=top.get("time_unit"),
             episode=episode,
             messages=messages,
-            calls=calls,
-            results=results,
+            speakers=speakers,
+            rows=inner.get("rows") if inner else None,
             steps=steps,
         )
         if self.problems:
             raise SpecError(self.problems)
         return spec
 
-    def _check(
-        self,
-        messages: Fields | None,
-        calls: Fields | None,
-        results: Fields | None,
-        steps: Fields | None,
-        episode: Fields,
-    ) -> None:
+    def _speakers(self, given: dict[str, Any], messages: Fields) -> tuple[Speaker, ...]:
+        """The message at each place, or the several that `each` lists."""
+        if "each" not in given:
+            own = {key: value for key, value in messages.items() if key in SPEAKER}
+            return (self._speaker(own, given, "messages"),)
+        listed = given["each"]
+        if not isinstance(listed, list) or not listed:
+            self._problem("each is a list of messages, every one with role and content", "messages.each")
+            return ()
+        found = []
+        for number in range(len(listed)):
+            where = f"messages.each.{number}"
+            fields = self._block({where: listed[number]}, where, SPEAKER) or {}
+            found.append(
+                self._speaker(fields, listed[number] if isinstance(listed[number], dict) else {}, where)
+            )
+        return tuple(found)
+
+    def _speaker(self, fields: Fields, given: dict[str, Any], where: str) -> Speaker:
+        calls = self._block(given, "calls", CALLS, f"{where}.")
+        return Speaker(fields, calls, self._block(given, "results", RESULTS, f"{where}."))
+
+    def _check(self, messages: Fields | None, steps: Fields | None, episode: Fields) -> None:
         if (messages is None) == (steps is None):
             self._problem("exactly one of messages and steps is needed", "")
-        for block, name, needed in (
-            (messages, "messages", ("path", "role")),
-            (calls, "messages.calls", ("name",)),
-            (results, "messages.results", ("content",)),
-        ):
+        if steps is not None and not {"action", "say"} & steps.keys():
+            self._problem("action or say is missing: what was decided", "steps")
+        if steps is not None:
+            self._check_id(episode, "steps")
+        self._check_values(steps, "steps.observation_role", "observation_role", ROLES[:3])
+        self._check_values(episode, "episode.ending", "ending", ("terminal", "truncated"))
+
+    def _check_messages(
+        self, given: dict[str, Any], messages: Fields, speakers: tuple[Speaker, ...], episode: Fields
+    ) -> None:
+        """Where the messages are, and what each has."""
+        rows = given.get("rows")
+        if rows is not None and rows not in ROWS:
+            self._problem(f"rows is none of {', '.join(ROWS)}", "messages.rows")
+        if rows is not None and "path" in messages:
+            self._problem(
+                "path and rows: with rows a record is a message, and needs no path", "messages.rows"
+            )
+        if rows is None and "path" not in messages:
+            self._problem("path is missing", "messages")
+        if rows is None and "order" in messages:
+            self._problem("order needs rows", "messages.order")
+        if rows == "episode":
+            self._check_id(episode, "messages")
+        self._need_path(messages, "messages")
+        if "each" in given:
+            for key in sorted(given.keys() & set(SPEAKER)):
+                self._problem(f"{key} belongs into the messages that each lists", _inside("messages", key))
+        for number, one in enumerate(speakers):
+            self._check_speaker(one, f"messages.each.{number}" if "each" in given else "messages")
+
+    def _check_speaker(self, one: Speaker, where: str) -> None:
+        blocks = (
+            (one.fields, where, ("role",)),
+            (one.calls, f"{where}.calls", ("name",)),
+            (one.results, f"{where}.results", ("content",)),
+        )
+        for block, name, needed in blocks:
             for key in needed if block is not None else ():
                 if key not in (block or {}):
                     self._problem(f"{key} is missing", name)
-        if steps is not None and not {"action", "say"} & steps.keys():
-            self._problem("action or say is missing: what was decided", "steps")
-        if steps is not None and "id" not in episode:
-            self._problem("episode.id is missing: it tells which steps belong together", "episode")
-        places = [(messages, "messages"), (calls, "messages.calls"), (results, "messages.results")]
-        for block, name in places:
-            if block and "path" in block and not block["path"].paths:
-                self._problem("a path is needed, such as $.name", f"{name}.path")
-        if steps is not None and "id" in episode and not episode["id"].paths:
+            self._need_path(block, name)
+        self._check_values(one.fields, f"{where}.role", "role", ROLES)
+
+    def _check_id(self, episode: Fields, what: str) -> None:
+        if "id" not in episode:
+            self._problem(f"episode.id is missing: it tells which {what} belong together", "episode")
+        elif not episode["id"].paths:
             self._problem("a path is needed, such as $.run", "episode.id")
-        self._check_values(messages, "messages.role", "role", ROLES)
-        self._check_values(steps, "steps.observation_role", "observation_role", ROLES[:3])
-        self._check_values(episode, "episode.ending", "ending", ("terminal", "truncated"))
+
+    def _need_path(self, block: Fields | None, where: str) -> None:
+        if block and "path" in block and not block["path"].paths:
+            self._problem("a path is needed, such as $.name", f"{where}.path")
 
     def _check_values(self, block: Fields | None, where: str, key: str, valid: tuple[str, ...]) -> None:
         expression = (block or {}).get(key)
@@ -264,7 +344,7 @@ class _Reader:
         return {
             key: self._expression(value, _inside(where, key))
             for key, value in given.items()
-            if key in valid and key not in ("calls", "results")
+            if key in valid and key not in _BLOCKS
         }
 
     def _records(self, top: dict[str, Any]) -> Path | None:

@@ -20,7 +20,7 @@ SPEECH = (RESPOND, CLARIFY)
 
 
 class Gathered:
-    """Rows by episode."""
+    """Rows by episode: decisions, or messages."""
 
     def __init__(self, spec: MappingSpec) -> None:
         self.spec = spec
@@ -30,7 +30,7 @@ class Gathered:
 
     def add(self, reader: FieldReader) -> Reject | None:
         """Take a row, or say why not."""
-        own = reader.word(self.spec.episode["id"])
+        own = "" if self.spec.rows == "file" else reader.word(self.spec.episode["id"])
         if own is None:
             return reject(reader.record.locator, "no episode id", "", reader.record.value)
         self.rows.setdefault(own, []).append(reader)
@@ -39,7 +39,7 @@ class Gathered:
 
     def ordered(self, own: str) -> list[FieldReader]:
         """The rows of an episode in their order."""
-        order = (self.spec.steps or _NOTHING).get("order")
+        order = (self.spec.steps or self.spec.messages or _NOTHING).get("order")
         rows = self.rows[own]
         return rows if order is None else sorted(rows, key=lambda row: _rank(row.take(row.find(order))))
 

@@ -84,6 +84,34 @@ ROWS = [
     for n in range(9)
 ]  # fmt: skip
 
+TALK = """
+name: fuzzed_talk
+episode:
+  id: $.chat
+  success: $.ok
+  system: $.rules
+messages:
+  rows: episode
+  order: $.n
+  skip: {path: $.kind, values: {beat: true}}
+  each:
+    - {role: user, content: $.q, time: $.at}
+    - role: {path: [$.kind, $.by], values: {result: tool, bot: assistant}}
+      content: $.a
+      call_id: $.ref
+      calls: {name: $.tool, arguments: $.args, id: $.ref}
+      results: {path: "$.got[*]", id: $.ref, content: $.out}
+"""
+TALKS = [
+    {"chat": n // 4, "n": 10 - n, "ok": n % 2, "rules": "Be brief.", "at": "2024-05-01T10:00:00Z", **more}
+    for n, more in enumerate(2 * [
+        {"q": "Where is my order?", "a": "One moment.", "by": "bot"},
+        {"by": "bot", "tool": "find", "args": {"order": 7}, "ref": "a"},
+        {"kind": "result", "a": "shipped", "ref": "a", "got": [{"ref": "a", "out": "late"}]},
+        {"kind": "beat", "a": None},
+    ])
+]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Fuzzed:
@@ -120,9 +148,9 @@ def shapes() -> dict[str, Fuzzed]:
             for kind in ("csv", "parquet"):
                 tables = [Seed(f"{seed.name}.{kind}", kind, seed.pieces) for seed in rows]
                 found[f"{name}.{kind}"] = Fuzzed(f"{name}.{kind}", connector, Vocabulary(tables))
-    for text, pieces in ((CHAT, CHATS), (STEPS, ROWS)):
+    for text, pieces in ((CHAT, CHATS), (STEPS, ROWS), (TALK, TALKS)):
         mapping = MappingConnector(parse_mapping(text, "map.yaml"))
-        for kind in ("lines", "csv", "parquet") if pieces is ROWS else ("lines", "array"):
+        for kind in ("lines", "array") if pieces is CHATS else ("lines", "csv", "parquet"):
             name = f"{mapping.name}.{kind}"
             found[name] = Fuzzed(name, mapping, Vocabulary([Seed(f"log.{kind}", kind, tuple(pieces))]))
     return found | {"langfuse_export": _export()}

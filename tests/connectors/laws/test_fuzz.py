@@ -83,11 +83,18 @@ def test_a_connector_that_fails_or_hangs_is_found(tmp_path):
         assert (failure.shape, failure.number, failure.path.read_bytes()) == ("trl", 2, broken.make(2).data)
 
 
-@pytest.mark.parametrize("text", [fuzzed_shapes.CHAT, fuzzed_shapes.STEPS], ids=["chat", "steps"])
+MAPPED = {
+    fuzzed_shapes.CHAT: fuzzed_shapes.CHATS,
+    fuzzed_shapes.STEPS: fuzzed_shapes.ROWS,
+    fuzzed_shapes.TALK: fuzzed_shapes.TALKS,
+}
+
+
+@pytest.mark.parametrize("text", MAPPED, ids=["chat", "steps", "talk"])
 def test_a_damaged_mapping_is_refused_or_read_with(text, tmp_path):
     lines = Seed("map.yaml", "text", tuple(text.strip().split("\n")))
     words = Vocabulary([lines])
-    rows = fuzzed_shapes.CHATS if text is fuzzed_shapes.CHAT else fuzzed_shapes.ROWS
+    rows = MAPPED[text]
     log = tmp_path / "log.jsonl"
     log.write_bytes(fuzzed_shapes.as_lines(rows))
     read = 0

@@ -352,3 +352,140 @@ def test_a_mapping_says_what_it_fills(tmp_path):
     assert isinstance(connector, Connector)
     assert connector.fills == ("outcome", "times")
     assert pickle.loads(pickle.dumps(connector)) == connector
+
+
+# --- rows that are messages, and several messages in one place -----------------------------------------------------
+
+ROWS = "name: rows\nepisode:\n  id: $.chat\n  success: $.ok\n  task: $.goal\nmessages:\n  rows: episode\n  order: $.n\n  role: $.by\n  content: $.text\n  calls:\n    name: $.tool\n    arguments: $.args\n"
+
+
+def test_rows_of_one_id_are_one_conversation_in_their_order(tmp_path):
+    rows = [
+        {"chat": "a", "n": 2, "by": "assistant", "tool": "find", "args": {"q": 1}},
+        {"chat": "b", "n": 1, "by": "user", "text": "hi", "mood": "glad"},
+        {"chat": "a", "n": 1, "by": "user", "text": "go"},
+        {"chat": "a", "n": 10, "by": "assistant", "text": "done", "ok": True, "goal": "later"},
+        {"chat": "a", "n": 3, "by": "tool", "text": "7"},
+    ]
+    one, other = episodes(read(tmp_path, ROWS, *rows))
+    assert [(m.role, m.content) for m in one.messages] == [
+        ("user", "go"),
+        ("assistant", None),
+        ("tool", "7"),
+        ("assistant", "done"),
+    ]
+    assert [(s.action, s.arguments, s.result) for s in one.steps] == [
+        ("find", '{"q":1}', "7"),
+        ("respond", "{}", None),
+    ]
+    assert (one.success, one.task, one.records, one.locator) == (True, "go", 4, "log:3")
+    assert json.loads(one.metadata) == {"goal": [None, None, None, "later"]}, "a later row is the future"
+    assert (other.ending, other.success, json.loads(other.metadata)) == ("truncated", None, {"mood": "glad"})
+
+
+def test_all_rows_of_a_file_are_one_conversation(tmp_path):
+    mapping = ROWS.replace(
+        "rows: episode", "rows: file\n  skip:\n    path: $.event\n    values: {start: true}"
+    )
+    rows = [
+        {"event": "start", "chat": "a"},
+        {"by": "user", "text": "go", "n": 1},
+        {"by": "assistant", "text": "ok", "n": 2},
+    ]
+    (episode,) = episodes(read(tmp_path, mapping.replace("  order: $.n\n", ""), *rows))
+    assert ([m.role for m in episode.messages], episode.native_id) == (["user", "assistant"], "a")
+    assert json.loads(episode.metadata)["$skipped_messages"] == {"start": 1}
+
+
+def test_two_conversations_that_begin_alike_are_two_episodes(tmp_path):
+    rows = [{"chat": 1, "by": "user", "text": "hi"}, {"chat": 1, "by": "assistant", "text": "hello"}]
+    (one,) = episodes(read(tmp_path, ROWS, *rows))
+    (other,) = episodes(read(tmp_path, ROWS, rows[0], {**rows[1], "text": "good day"}))
+    assert one.episode_id != other.episode_id
+
+
+EACH = """
+name: pairs
+episode:
+  system: $.rules
+messages:
+  path: $.turns[*]
+  each:
+    - {role: user, content: $.q, time: $.at}
+    - role: assistant
+      content: $.a
+      calls: {path: "$.used[*]", name: $.api, arguments: $.in}
+      results: {path: "$.used[*]", content: $.out}
+"""
+
+
+def test_each_place_holds_several_messages(tmp_path):
+    used = [{"api": "find", "in": {}, "out": "7"}]
+    turns = [
+        {"q": "go", "used": used, "at": 1700000000},
+        {"q": "so?", "a": "done"},
+        {"q": "thanks"},
+        {"z": 1},
+    ]
+    readings = read(tmp_path, EACH, {"rules": "Be brief.", "turns": turns})
+    (episode,) = episodes(readings)
+    assert [(m.role, m.content) for m in episode.messages] == [
+        ("system", "Be brief."),
+        ("user", "go"),
+        ("assistant", None),
+        ("tool", "7"),
+        ("user", "so?"),
+        ("assistant", "done"),
+        ("user", "thanks"),
+    ]
+    assert [(s.action, s.result) for s in episode.steps] == [("find", "7"), ("respond", None)]
+    assert json.loads(episode.metadata) == {"turns": [None, None, None, {"z": 1}]}
+    assert rejects(readings) == []
+
+
+def test_a_record_that_is_a_question_with_its_answer(tmp_path):
+    mapping = EACH.replace("$.turns[*]", "$")
+    assert [
+        len(e.messages) for e in episodes(read(tmp_path, mapping, {"q": "go", "a": "ok"}, {"q": "hm"}))
+    ] == [2, 1]
+
+
+def test_the_first_value_counts_that_the_table_translates(tmp_path):
+    mapping = CHAT.replace(
+        "role: $.by",
+        "role:\n    path: [$.kind, $.by]\n    values: {result: tool, user: user, bot: assistant}",
+    )
+    row = chat(
+        said("user", "go", kind="message"),
+        said("bot", "ok", kind="message"),
+        said("bot", "7", kind="result"),
+    )
+    readings = read(tmp_path, mapping, row)
+    assert [m.role for m in episodes(readings)[0].messages] == ["user", "assistant"]
+    assert [r.rule for r in rejects(readings)] == ["orphan_result"], "it was read as a tool's"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("rows: episode", "rows: chat", "rows is none of episode, file @"),
+        ("rows: episode", "rows: episode\n  path: $.x", "with rows a record is a message, and needs no path"),
+        ("rows: episode", "path: $.x", "order needs rows"),
+        ("  id: $.chat\n", "", "episode.id is missing: it tells which messages belong together"),
+        ("  role: $.by\n", "", "role is missing"),
+        ("rows: episode", "rows: episode\n  each: []", "each is a list of messages"),
+    ],
+)
+def test_what_is_wrong_with_rows(tmp_path, old, new, says):
+    assert says in problems(tmp_path, ROWS.replace(old, new))
+
+
+def test_what_is_wrong_with_each(tmp_path):
+    wrong = (
+        EACH.replace("role: assistant", "rôle: assistant").replace("name: $.api, ", "") + "  content: $.x\n"
+    )
+    told = problems(tmp_path, wrong)
+    assert "unknown key 'rôle'; did you mean role?" in told
+    assert "map.yaml:9 $.messages.each.1" in told
+    assert "map.yaml:11 $.messages.each.1.calls" in told
+    assert "content belongs into the messages that each lists" in told
