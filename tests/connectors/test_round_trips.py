@@ -14,12 +14,19 @@ from logforge.connectors.episodes.builder import Call, EpisodeBuilder
 from logforge.connectors.records.base import Source
 from logforge.schemas.episode import Duplicate, Episode
 from logforge.testing.kit import unsound
-from support import renderers, renderers_coding, renderers_harness, renderers_traces, renderers_vendors
+from support import (
+    renderers,
+    renderers_coding,
+    renderers_editors,
+    renderers_harness,
+    renderers_traces,
+    renderers_vendors,
+)
 from support.renderers import Act, Said, Shape, Talk, Turn
 from support.thoroughness import enough
 
 SHAPES = renderers.SHAPES | renderers_coding.SHAPES | renderers_harness.SHAPES
-SHAPES |= renderers_traces.SHAPES | renderers_vendors.SHAPES
+SHAPES |= renderers_traces.SHAPES | renderers_vendors.SHAPES | renderers_editors.SHAPES
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12)
 TEXTS = PLAIN.filter(str.strip) | st.sampled_from(

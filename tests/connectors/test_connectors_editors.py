@@ -1,0 +1,191 @@
+"""What is special in the sessions that editors and their assistants keep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logforge.connectors.detection import detect
+from logforge.connectors.records.base import Source
+from logforge.schemas.episode import Episode, Skip
+from support.places import DATA
+from support.read_logs import episodes, rejects, tool_steps
+
+FILES = DATA / "connectors"
+
+
+def read(path: Path, name: str) -> list[Any]:
+    (claim,) = detect(path)
+    assert claim.connector.name == name
+    return list(claim.connector.read(Source(path, "log")))
+
+
+def written(folder: Path, value: Any, name: str = "x.json") -> Path:
+    path = folder / name
+    path.write_text(json.dumps(value))
+    return path
+
+
+def roles(episode: Episode) -> str:
+    return " ".join(message.role[0] for message in episode.messages)
+
+
+# --- bare lists of messages -------------------------------------------------------------------------------------------
+
+
+def test_a_bare_list_is_one_conversation_of_either_vendor():
+    (openai,) = episodes(read(FILES / "message_list" / "conv.json", "message_list"))
+    assert [(s.arguments, s.result, s.parallel_group) for s in tool_steps(openai)] == [
+        ('{"city":"Riga"}', "rain", 0),
+        ('{"city":"Oslo"}', "snow", 0),
+    ]
+    assert (openai.records, openai.ending, openai.task) == (6, "terminal", "Riga and Oslo?")
+    (anthropic,) = episodes(read(FILES / "message_list" / "blocks.json", "message_list"))
+    (step,) = tool_steps(anthropic)
+    assert (step.action, step.result, step.result_status, step.error_class) == (
+        "read",
+        "no such file",
+        "error",
+        "not_found",
+    )
+    assert anthropic.messages[1].thought == "Read it."
+
+
+def test_lists_in_a_list_are_conversations_of_their_own():
+    found = episodes(read(FILES / "message_list" / "several.json", "message_list"))
+    assert [(e.locator, e.records, len(e.messages)) for e in found] == [
+        ("log#/0", 1, 5),
+        ("log#/1", 1, 4),
+        ("log#/2", 1, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"role": "user", "content": "x", "rating": 5},
+        {"role": "teacher", "content": "x"},
+        {"role": "user", "content": "Use <tool_call> for calls"},
+        {"role": "user", "parts": [{"text": "x"}]},
+        {"type": "message", "role": "user", "content": "x"},
+    ],
+)
+def test_what_only_looks_like_a_bare_list_is_not_claimed(tmp_path, first):
+    assert detect(written(tmp_path, [first, {"role": "assistant", "content": "y"}])) == []
+
+
+def test_a_bare_list_that_is_cut_off_is_truncated(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_bytes((FILES / "message_list" / "conv.json").read_bytes()[:-20])
+    (episode,) = episodes(read(path, "message_list"))
+    assert (episode.ending, episode.ending_reason, episode.records) == ("truncated", "the log is cut off", 5)
+
+
+# --- Cline and Roo Code -----------------------------------------------------------------------------------------------
+
+
+def test_a_task_of_cline_with_calls_in_blocks():
+    readings = read(FILES / "cline" / "api_conversation_history.json", "cline")
+    (task,) = episodes(readings)
+    assert roles(task) == "u s a t s a t t u s a"
+    assert [(s.action, s.result_status) for s in task.steps] == [
+        ("read_file", "ok"),
+        ("replace_in_file", "error"),
+        ("execute_command", "refused"),
+        ("attempt_completion", "missing"),
+    ]
+    turn = task.messages[2]
+    assert (turn.thought, turn.tokens_in, turn.tokens_out, turn.cost_usd) == (
+        "Look at the file first.",
+        900,
+        60,
+        0.0036,
+    )
+    assert (task.ending, task.ending_reason) == ("terminal", "the agent completed the task")
+    assert (task.model, task.started_at) == ("claude-sonnet-4", 1_735_689_600_000_000)
+    assert task.messages[8].content == "<feedback>\nEdit first, then run.\n</feedback>"
+    assert Skip(reason="encrypted_reasoning") in readings
+
+
+def test_a_task_of_cline_with_calls_in_tags():
+    readings = read(FILES / "cline" / "tags.json", "cline")
+    (task,) = episodes(readings)
+    assert [(s.kind, s.action, s.result_status) for s in task.steps] == [
+        ("tool", "write_to_file", "ok"),
+        ("tool", "execute_command", "error"),
+        ("respond", "respond", None),
+        ("tool", "list_files", "ok"),
+    ]
+    written_file, command, _, _ = (json.loads(step.arguments) for step in task.steps)
+    assert written_file == {
+        "path": "hello.py",
+        "content": 'print("</content> is a word")\nprint("hello")',
+        "line_count": "2",
+    }
+    assert command == {"command": "python hello.py &&\necho done"}
+    assert [m.content for m in task.messages if m.role == "user"][1:] == [
+        "The user provided the following feedback:\n<feedback>\nIt is in src.\n</feedback>"
+    ]
+    assert [r.rule for r in rejects(readings)] == ["lost_call"]
+    assert (task.ending, task.ending_reason) == ("truncated", "the response was interrupted")
+    assert task.messages[-1].role == "assistant"
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, "ts": 1, **more}
+
+
+def called(name: str) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "a", "name": name, "input": {}}],
+        "ts": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("Command executed.\nOutput:\nError: 3 tests", "ok"),
+        ("Command executed in terminal within '/w'. Exit code: 0\nOutput:\nError", "ok"),
+        ("Command execution was not successful, inspect the cause.\nExit code: 2", "error"),
+        ("Skipping tool [x] due to user rejecting a previous tool.", "refused"),
+        ("The user denied this operation and provided the following feedback:", "refused"),
+        ("Error: no such file", "error"),
+        ("", "empty"),
+    ],
+)
+def test_clines_own_words_tell_how_a_call_went(tmp_path, text, status):
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": text}]}
+    (task,) = episodes(read(written(tmp_path, [said("go"), called("execute_command"), result]), "cline"))
+    assert task.steps[0].result_status == status
+
+
+def test_a_summary_of_roo_is_context_and_a_task_that_goes_on_has_not_ended(tmp_path):
+    rows = [
+        said("go"),
+        called("attempt_completion"),
+        said("So far: all done.", isSummary=True),
+        said("And now b"),
+    ]
+    (task,) = episodes(read(written(tmp_path, rows), "cline"))
+    assert roles(task) == "u a s u"
+    assert (task.ending, task.ending_reason) == ("truncated", "last call is unanswered")
+    (done,) = episodes(read(written(tmp_path, rows[:3]), "cline"))
+    assert done.ending == "terminal"
+
+
+def test_a_header_of_another_tool_is_the_users_text(tmp_path):
+    tagged = {"role": "assistant", "content": "<read_file>\n<path>a</path>\n</read_file>", "ts": 1}
+    rows = [
+        said("go"),
+        tagged,
+        said("[list_files for 'a'] Result:\nx"),
+        said("[read_file for 'a'] Result:\ny"),
+    ]
+    (task,) = episodes(read(written(tmp_path, rows), "cline"))
+    assert roles(task) == "u a u t"
+    assert task.steps[0].result == "[read_file for 'a'] Result:\ny"
