@@ -20,7 +20,7 @@ from logforge.connectors.episodes import (
     reject,
     text_or_none,
 )
-from logforge.connectors.records import Head, Source
+from logforge.connectors.records import Head, Source, at
 from logforge.schemas import Reading, Reject
 
 _KEYS = frozenset(
@@ -71,7 +71,7 @@ class MessageList:
             if isinstance(value, dict) and "role" in value:
                 listed.append((value, locator))
             elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-                messages = [(item, f"{locator}/{index}") for index, item in enumerate(value)]
+                messages = [(item, at(locator, f"/{index}")) for index, item in enumerate(value)]
                 yield from self._conversation(messages, locator, 1, cut=False)
             else:
                 yield reject(locator, "neither a message nor a list of messages", "", value)

@@ -33,7 +33,7 @@ from logforge.connectors.episodes import (
     text_of,
     text_or_none,
 )
-from logforge.connectors.records import Head, Source
+from logforge.connectors.records import Head, Source, at
 from logforge.schemas import Ending, Episode, Reading, Reject, ResultStatus, Skip
 
 _MARKS = re.compile(rb"<environment_details>|\[[a-z_]{4,30}(?: for [^\n]{1,400}?)?\] Result:")
@@ -127,13 +127,13 @@ class _Run:
         elif role == "assistant":
             self._response(message, where, time)
         elif role == "user":
-            self._answers(message.get("content"), f"{where}/content", where, time)
+            self._answers(message.get("content"), at(where, "/content"), where, time)
         else:
             reason = "message whose role is none of user, assistant"
             self.builder.rejects.append(bad_part(where, reason, "unknown_role", message))
 
     def _response(self, message: dict[str, Any], where: str, time: int | None) -> None:
-        parts = _parts(message.get("content"), f"{where}/content")
+        parts = _parts(message.get("content"), at(where, "/content"))
         self.builder.rejects += parts.rejects
         info = object_or_empty(message.get("modelInfo"))
         model = text_or_none(info.get("modelId"))
