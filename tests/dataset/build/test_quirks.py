@@ -34,7 +34,6 @@ UNHANDLED = {
     "077",
     "082",
     "083",
-    "084",
 }  # fmt: skip
 """Reports that are not handled yet. Each leaves this set, and comes to `tests/data/quirks`, with the change that handles it."""
 A_STEP = "gamma: 1.0\nterms:\n  step: {value: -1}\n"
