@@ -24,6 +24,7 @@ from logforge.connectors.episodes import (
     count_or_none,
     episode_id,
     is_uuid,
+    limit_met,
     read_content,
     text_or_none,
 )
@@ -40,7 +41,7 @@ class ClaudeCode:
     """Claude Code's session files."""
 
     name = "claude_code"
-    version = 4
+    version = 5
     record = "one line of the session file, or one element of the export's `loglines`"
     fills = ("thoughts", "tokens", "cost", "latency", "times")
 
@@ -298,6 +299,6 @@ def _ending(
         return "truncated", "last call is unanswered"
     if last is None or last.role != "assistant" or last.content is None:
         return "truncated", "the log stops before the agent's reply"
-    if last_turn is not None and last_turn.stop_reason == "max_tokens":
-        return "truncated", "the model's output limit"
+    if last_turn is not None and (why := limit_met(last_turn.stop_reason)) is not None:
+        return "truncated", why
     return "terminal", "the agent gave its reply"

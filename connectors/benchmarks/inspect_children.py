@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from logforge.connectors.benchmarks.inspect_agents import Agent, Asked
-from logforge.connectors.benchmarks.inspect_talk import CUT, Talk, stop_reason
+from logforge.connectors.benchmarks.inspect_talk import Talk, stop_reason
 from logforge.connectors.episodes import (
     FINISHING,
     EpisodeBuilder,
@@ -17,6 +17,7 @@ from logforge.connectors.episodes import (
     episode_id,
     first_number,
     first_user_text,
+    limit_met,
     micros,
     object_or_empty,
     text_or_none,
@@ -109,8 +110,8 @@ def _ending(builder: EpisodeBuilder, agent: Agent, last: dict[str, Any]) -> tupl
         return "truncated", f"the call that ran it failed: {failed}"
     if error is not None:
         return "truncated", f"error: {error[:60]}"
-    if stop in CUT:
-        return "truncated", CUT[stop]
+    if (why := limit_met(stop)) is not None:
+        return "truncated", why
     if builder.last_action in FINISHING:
         return "terminal", f"the last action is {builder.last_action}"
     if builder.ends_unanswered:

@@ -26,7 +26,7 @@ class InspectJson:
     """Inspect logs as JSON documents."""
 
     name = "inspect_json"
-    version = 4
+    version = 5
     record = "one element of `samples`: an item in one epoch"
     fills = ("outcome", "score", "tools", "thoughts", "tokens", "latency", "times")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from logforge.connectors.benchmarks.inspect_agents import agents_of
 from logforge.connectors.benchmarks.inspect_children import read_agents
-from logforge.connectors.benchmarks.inspect_talk import CUT, Attachments, Talk, stop_reason
+from logforge.connectors.benchmarks.inspect_talk import Attachments, Talk, stop_reason
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     close,
@@ -19,6 +19,7 @@ from logforge.connectors.episodes import (
     episode_id,
     first_number,
     first_user_text,
+    limit_met,
     micros,
     object_or_empty,
     reject,
@@ -106,8 +107,8 @@ def _ending(builder: EpisodeBuilder, sample: dict[str, Any], header: dict[str, A
         return "truncated", f"limit: {text_or_none(limit.get('type'))} ({text_or_none(limit.get('limit'))})"
     if error:
         return "truncated", f"error: {(text_or_none(error.get('message')) or 'unknown')[:60]}"
-    if stop in CUT:
-        return "truncated", CUT[stop]
+    if (why := limit_met(stop)) is not None:
+        return "truncated", why
     if scored:
         return "terminal", "scored"
     if header.get("status") in ("started", "cancelled"):

@@ -26,8 +26,6 @@ from logforge.schemas import ResultStatus
 
 _SCHEMES = ("attachment://", "tc://")
 """How a text says that it lies elsewhere; `tc` in logs of 2024."""
-CUT = {"max_tokens": "the model's output limit", "model_length": "the model's context is full"}
-"""Reasons to stop that cut an answer off, and what they say."""
 _STATUS: dict[str, ResultStatus] = {"timeout": "timeout", "approval": "refused"}
 """What the type of a tool's error says of the result; every other type is an error."""
 

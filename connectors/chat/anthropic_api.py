@@ -21,6 +21,7 @@ from logforge.connectors.episodes import (
     first_text,
     first_user_text,
     keyed,
+    limit_met,
     text_of,
     text_or_none,
 )
@@ -32,7 +33,6 @@ _ENDS = {
     "stop_sequence": "a stop sequence",
     "refusal": "the model refused",
 }
-_LIMITS = {"max_tokens": "the model's output limit", "model_context_window_exceeded": "context overflow"}
 _AS_TEXT = (rb"\"messages\"", rb"\"stop_reason\"")
 """What a request and its response hold when they are JSON text."""
 _REQUEST_KEYS = frozenset({"request", "response", "messages", "system", "tools", "content"})
@@ -42,7 +42,7 @@ class AnthropicApi:
     """Request and response logs of the Messages API."""
 
     name = "anthropic_api"
-    version = 3
+    version = 4
     record = "one request with its response (a line, an array element or the document)"
     fills = ("tools", "thoughts", "tokens", "times")
 
@@ -146,8 +146,8 @@ def _ending(builder: EpisodeBuilder, response: dict[str, Any], cut: bool) -> tup
         error = response.get("error")
         kind = text_or_none(error.get("type")) if isinstance(error, dict) else None
         return "truncated", f"the request failed: {kind or 'error'}"
-    if stop is not None and stop in _LIMITS:
-        return "truncated", _LIMITS[stop]
+    if (why := limit_met(stop)) is not None:
+        return "truncated", why
     if builder.ends_unanswered:
         return "truncated", "last call is unanswered"
     if stop == "pause_turn":

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.episodes import FINISHING, Call, EpisodeBuilder, bad_part, text_of, text_or_none
+from logforge.connectors.episodes import (
+    FINISHING,
+    Call,
+    EpisodeBuilder,
+    bad_part,
+    cut_by,
+    text_of,
+    text_or_none,
+)
 from logforge.connectors.records import NotJson, at, canonical, excerpt, loads
 from logforge.schemas import Ending, Reject
 
@@ -102,9 +110,13 @@ def json_field(row: dict[str, Any], key: str, locator: str) -> Any | Reject:
         )
 
 
-def chat_ending(builder: EpisodeBuilder, judged: bool = False) -> tuple[Ending, str]:
-    """A known outcome says that a conversation came to its end, unless a call that ends none is still open; else the
-    agent must have had the last word."""
+def chat_ending(
+    builder: EpisodeBuilder, judged: bool = False, row: dict[str, Any] | None = None
+) -> tuple[Ending, str]:
+    """A row that says that it met a limit was cut off. A known outcome says that a conversation came to its end, unless a
+    call that ends none is still open; else the agent must have had the last word."""
+    if (why := cut_by(row or {}) or builder.cut) is not None:
+        return "truncated", why
     if judged and (not builder.ends_unanswered or builder.last_action in FINISHING):
         return "terminal", "the outcome is known"
     if builder.ends_unanswered:

@@ -32,7 +32,7 @@ def labelled_chat(
     `ids` are call ids that its text gives; `told` are the fields that its messages hold and the metadata need not.
     """
     success, score = first_bool(row, "label", "success"), first_number(row, "reward", "score")
-    ending, reason = chat_ending(builder, success is not None or score is not None)
+    ending, reason = chat_ending(builder, success is not None or score is not None, row)
     more = {"tool_call_ids": ids} if ids else {}
     return builder.finish(
         id=content_id(name, row),

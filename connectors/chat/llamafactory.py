@@ -19,6 +19,7 @@ from logforge.connectors.episodes import (
     close,
     read_rows,
     reject,
+    stopped_by,
     text_of,
 )
 from logforge.connectors.records import Head, Source, at
@@ -29,7 +30,7 @@ class LlamaFactory:
     """LLaMA-Factory's v1 conversations."""
 
     name = "llamafactory_v1"
-    version = 3
+    version = 4
     record = "one conversation (a line, an array element or the document)"
     fills = ("tools", "thoughts")
     splittable = True
@@ -116,6 +117,7 @@ class _Chat:
         place = blocks.texts[0].locator if blocks.texts else where
         if role == "assistant":
             self._turn(blocks, place)
+            self.builder.cut = stopped_by(message)
         elif role == "tool":
             self.ids += answer_all(self.builder, self._asked, blocks.text or "", place)
             self._asked = []

@@ -21,6 +21,7 @@ from logforge.connectors.episodes import (
     bad_part,
     close,
     content_id,
+    cut_by,
     episode_id,
     first_bool,
     first_number,
@@ -33,6 +34,7 @@ from logforge.connectors.episodes import (
     read_content,
     read_rows,
     reject,
+    stopped_by,
     task_group,
     text_of,
     text_or_none,
@@ -56,7 +58,7 @@ class OpenAIMessages:
     """Rows with a `messages` list."""
 
     name = "openai_messages"
-    version = 5
+    version = 6
     record = "one conversation (a line, an array element or the document), or one line where lines are single messages"
     fills = ("outcome", "score", "rewards", "propensities", "tools", "thoughts", "times")
     splittable = True
@@ -200,7 +202,7 @@ class _Sessions:
             for row, locator in lines:
                 add_message(builder, row, locator)
             first, locator = lines[0]
-            ending, reason = _ending(builder, first, False)
+            ending, reason = _ending(builder, lines[-1][0], False)
             if self.cut and session == self._latest:
                 ending, reason = "truncated", "the log is cut off"
             episode = builder.finish(
@@ -219,10 +221,10 @@ class _Sessions:
 
 
 def _ending(builder: EpisodeBuilder, row: dict[str, Any], judged: bool) -> tuple[Ending, str]:
-    """A flag says it; else a run whose last call is unanswered has not ended, unless that call is one that ends runs,
+    """A flag or a reason to stop says it; else a run whose last call is unanswered has not ended, unless that call is one that ends runs,
     whatever its verdict; else an outcome, or the agent's last word, is the end."""
-    if row.get("truncated") is True:
-        return "truncated", "the log says so"
+    if (why := cut_by(row) or builder.cut) is not None:
+        return "truncated", why
     if row.get("terminated") is True:
         return "terminal", "the outcome is known" if judged else "the log says so"
     unanswered = builder.ends_unanswered
@@ -248,6 +250,7 @@ def add_message(builder: EpisodeBuilder, message: Any, where: str) -> None:
     content = message.get("content") if role is not None else None
     if role == "assistant":
         _add_turn(builder, message, content, where)
+        builder.cut = stopped_by(message)
     elif role == "tool" or role == "function":
         _add_result(builder, message, content, where)
     elif not isinstance(role, str) or role not in ROLES:

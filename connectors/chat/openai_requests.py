@@ -32,6 +32,7 @@ from logforge.connectors.episodes import (
     first_user_text,
     is_unique,
     keyed,
+    limit_met,
     micros,
     text_or_none,
 )
@@ -40,7 +41,6 @@ from logforge.schemas import Ending, Reading
 
 _CHOICES = re.compile(rb'\\?"choices\\?"\s*:\s*\[')
 _AS_TEXT = re.compile(rb'\\"messages\\"\s*:')
-_LIMITS = {"length": "the model's output limit", "content_filter": "the content filter stopped it"}
 _TALK_KEYS = frozenset({"request", "response", "messages", "tools", "choices", "model_parameters", "usage"})
 
 
@@ -48,7 +48,7 @@ class OpenAIRequests:
     """Request and response logs of Chat Completions."""
 
     name = "openai_requests"
-    version = 3
+    version = 4
     record = "one request with its response (a line, an array element or the document)"
     fills = ("outcome", "score", "tools", "thoughts", "tokens", "cost", "times")
 
@@ -195,8 +195,8 @@ def _ending(builder: EpisodeBuilder, response: dict[str, Any], cut: bool) -> tup
     if error:
         kind = first_text(error, "code", "type") if isinstance(error, dict) else None
         return "truncated", f"the request failed: {kind or 'error'}"
-    if finish is not None and finish in _LIMITS:
-        return "truncated", _LIMITS[finish]
+    if (why := limit_met(finish) or builder.cut) is not None:
+        return "truncated", why
     if builder.ends_unanswered:
         return "truncated", "last call is unanswered"
     if builder.messages and builder.messages[-1].role == "assistant":

@@ -24,6 +24,7 @@ from logforge.connectors.episodes import (
     episode_id,
     first_text,
     first_user_text,
+    limit_met,
     micros,
     text_or_none,
 )
@@ -39,7 +40,7 @@ class OpenAIStream:
     """Logs of streamed responses."""
 
     name = "openai_stream"
-    version = 3
+    version = 4
     record = "one line: a chunk of a response, or a message"
     fills = ("thoughts", "tokens", "cost", "times")
 
@@ -187,8 +188,8 @@ def _ending(builder: EpisodeBuilder, last: Response | None, cut: bool) -> tuple[
         return "truncated", "the log is cut off"
     if last is not None and last.finish is None:
         return "truncated", "the stream stops before its end"
-    if last is not None and last.finish == "length":
-        return "truncated", "the model's output limit"
+    if (why := builder.cut if last is None else limit_met(last.finish)) is not None:
+        return "truncated", why
     if builder.ends_unanswered:
         return "truncated", "last call is unanswered"
     if not builder.messages or builder.messages[-1].role != "assistant":

@@ -22,6 +22,7 @@ from logforge.connectors.episodes import (
     micros,
     read_rows,
     reject,
+    stopped_by,
     text_of,
     text_or_none,
 )
@@ -47,7 +48,7 @@ class RatedChat:
     """Chats without tools, with what people thought of them."""
 
     name = "rated_chat"
-    version = 2
+    version = 3
     record = "one chat (a line, an array element or the document)"
     fills = ("outcome", "score", "rewards", "times")
     splittable = True
@@ -88,7 +89,7 @@ class RatedChat:
         self, builder: EpisodeBuilder, row: dict[str, Any], used: tuple[str | None, ...], locator: str
     ) -> Episode:
         rating = rating_of(row)
-        ending, reason = chat_ending(builder, bool(rating))
+        ending, reason = chat_ending(builder, bool(rating), row)
         return builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -134,5 +135,6 @@ def _add_turn(builder: EpisodeBuilder, turn: Any, where: str) -> None:
     time = None if stamp is None else micros(stamp)
     if role == "assistant":
         builder.turn(text, [], place, reward=rating_of(row).reward, created_at=time)
+        builder.cut = stopped_by(row)
     else:
         builder.message(role, text, place, created_at=time)

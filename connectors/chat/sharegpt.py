@@ -18,6 +18,7 @@ from logforge.connectors.episodes import (
     place_of,
     read_rows,
     reject,
+    stopped_by,
     text_of,
     text_or_none,
 )
@@ -37,7 +38,7 @@ class ShareGPT:
     """ShareGPT conversations."""
 
     name = "sharegpt_tools"
-    version = 3
+    version = 4
     record = "one conversation (an array element, a line or the document)"
     fills = ("outcome", "tools")
     splittable = True
@@ -88,6 +89,7 @@ class _Chat:
             self._asked = []
         elif role == "assistant":
             self.builder.turn(text_of(value), [], place_of(turn, "value", where))
+            self.builder.cut = stopped_by(turn)
         elif role is not None:
             self.builder.message(role, text_of(value), f"{where}/value" if value else where)
         else:

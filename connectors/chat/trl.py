@@ -41,7 +41,7 @@ class Trl:
     """Rows for TRL's trainers."""
 
     name = "trl"
-    version = 3
+    version = 4
     record = "one row (a line, an array element or the document)"
     fills = ("outcome", "score", "tools")
     splittable = True
@@ -99,7 +99,7 @@ class Trl:
         pair = side in _PAIR
         success = None if pair else first_bool(row, "label", "success")
         score = first_number(row, *_SCORES[side])
-        ending, reason = chat_ending(builder, pair or success is not None or score is not None)
+        ending, reason = chat_ending(builder, pair or success is not None or score is not None, row)
         kept = {k: v for k, v in row.items() if k not in ("prompt", "tools", *_SCORES)}
         return builder.finish(
             id=content_id(self.name, [row, side]),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         text_of,
         text_or_none,
     )
+    from logforge.connectors.episodes.cuts import cut_by, limit_met, stopped_by
     from logforge.connectors.episodes.decision_keys import INJECTED, is_unique, keyed, with_decision_keys
     from logforge.connectors.episodes.feedback import Verdict, score_of, success_of
     from logforge.connectors.episodes.growing import Growing
@@ -69,13 +70,13 @@ __all__ = [
     "TOOL_PREFIX", "VOICE", "Absent", "Answer", "Answered", "Call", "EpisodeBuilder", "Growing",
     "InnerList", "OpenCalls", "Parts", "Said", "Speech", "Text", "Transcript", "Verdict", "answer",
     "as_logged", "asks_user", "bad_part", "bad_record", "bare_name", "classify_result", "close",
-    "command_call", "content_id", "cost_or_none", "count_or_none", "entry_keys", "episode_id",
+    "command_call", "content_id", "cost_or_none", "count_or_none", "cut_by", "entry_keys", "episode_id",
     "execute_calls", "fenced", "first_bool", "first_number", "first_text", "first_user_text",
-    "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in", "keyed", "meant",
-    "micros", "native_or_content", "object_or_empty", "parse_arguments", "part_text", "place_of",
-    "prompt_suffix", "prompt_version", "read_content", "read_inner", "read_keyed", "read_rows", "reject",
-    "run_task", "score_of", "success_of", "task_group", "text_of", "text_or_none", "tool_action",
-    "unsupported", "with_decision_keys",
+    "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in", "keyed",
+    "limit_met", "meant", "micros", "native_or_content", "object_or_empty", "parse_arguments",
+    "part_text", "place_of", "prompt_suffix", "prompt_version", "read_content", "read_inner",
+    "read_keyed", "read_rows", "reject", "run_task", "score_of", "stopped_by", "success_of", "task_group",
+    "text_of", "text_or_none", "tool_action", "unsupported", "with_decision_keys",
 ]  # fmt: skip
 
 face(
@@ -85,6 +86,7 @@ face(
     content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
     "first_text micros object_or_empty part_text place_of read_content text_of "
     "text_or_none",
+    cuts="cut_by limit_met stopped_by",
     decision_keys="INJECTED is_unique keyed with_decision_keys",
     feedback="Verdict score_of success_of",
     growing="Growing",

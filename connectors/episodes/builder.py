@@ -95,6 +95,8 @@ class EpisodeBuilder:
         self._states: dict[int, ResultStatus] = {}
         self._groups = 0
         self._offered: list[str] | None = None
+        self.cut: str | None = None
+        """Why the latest message of the agent was cut off, where the log says so. What follows shows that the run went on."""
 
     @property
     def offered(self) -> list[str] | None:
@@ -108,7 +110,7 @@ class EpisodeBuilder:
 
     def message(self, role: str, content: str | None, locator: str, **more: Any) -> int:
         """Add a text that is no decision of the agent (system, developer, user). Returns its position."""
-        position = len(self.messages)
+        position, self.cut = len(self.messages), None
         self.messages.append(Message(position, role, content, locator, **more))
         return position
 
@@ -130,7 +132,7 @@ class EpisodeBuilder:
         log says of the utterance (a label, say). `reward` is the whole turn's; so is `propensity`, which says nothing
         of a step where the turn decided several. Returns the message's position.
         """
-        position = len(self.messages)
+        position, self.cut = len(self.messages), None
         self.messages.append(Message(position, "assistant", content, locator, **more))
         if not calls:
             said: StepKind = kind or ("clarify" if asks_user(content) else "respond")
@@ -215,7 +217,7 @@ class EpisodeBuilder:
             return False
         text = text or ""  # an answer that says nothing is still an answer; null is for calls without one
         found, kind = classify_result(text, failed, status)
-        position = len(self.messages)
+        position, self.cut = len(self.messages), None
         self.messages.append(Message(position, "tool", text, locator, **more))
         self._results[index] = _Result(text, found, error_class or kind, position, latency_s, reward, locator)
         return True

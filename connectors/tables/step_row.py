@@ -25,7 +25,7 @@ COLUMNS = {
     "reward": ("reward",),
     "score": ("score", "final_score", "final_reward", "episode_score"),
     "terminated": ("terminated", "terminal", "done"),
-    "truncated": ("truncated", "timeout"),
+    "truncated": ("truncated", "is_truncated", "timeout"),
     "next": ("next_observation", "next_obs"),
     "task": ("task", "instruction", "goal"),
     "task_id": ("task_id",),

@@ -38,7 +38,7 @@ class StepTable:
     """Tables whose rows are steps."""
 
     name = "step_table"
-    version = 3
+    version = 4
     record = "one row: a step"
     fills = ("outcome", "score", "rewards", "thoughts", "times")
 

@@ -19,6 +19,7 @@ from logforge.connectors.episodes import (
     episode_id,
     first_user_text,
     keyed,
+    limit_met,
     score_of,
     success_of,
 )
@@ -30,7 +31,6 @@ from logforge.schemas import Ending, Reading, Skip
 
 _RANDOM_ID = re.compile(r"(?:0x)?[0-9a-f]{32}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 """Trace ids as tracers make them; what a person made up may be used twice."""
-_OUTPUT_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens", "token_limit"})
 
 
 class Traces:
@@ -152,8 +152,8 @@ class Traces:
             return "truncated", f"the last model call failed: {last.error or 'no message'}"[:200]
         if builder.ends_unanswered:
             return "truncated", "last call is unanswered"
-        if last is not None and (last.finish or "").lower() in _OUTPUT_LIMIT:
-            return "truncated", "the model's output limit"
+        if last is not None and (why := limit_met(last.finish)) is not None:
+            return "truncated", why
         role = builder.messages[-1].role if builder.messages else ""
         if role == "assistant":
             return "terminal", "the agent gave its reply"

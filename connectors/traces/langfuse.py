@@ -53,7 +53,7 @@ class Langfuse:
     """Langfuse's blob storage export, and rows of its API."""
 
     name = "langfuse"
-    version = 4
+    version = 5
     record = "one row: an observation, a score or a trace"
     fills = ("outcome", "score", "tools", "tokens", "cost", "latency", "times")
 

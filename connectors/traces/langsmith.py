@@ -24,6 +24,7 @@ from logforge.connectors.episodes import (
     first_user_text,
     is_uuid,
     keyed,
+    limit_met,
     micros,
     native_or_content,
     reject,
@@ -33,14 +34,12 @@ from logforge.connectors.records import Head, Source, canonical
 from logforge.connectors.traces.langsmith_runs import Run, Runs, answers_of, is_run, messages_of
 from logforge.schemas import Ending, Episode, Reading, Reject, Skip
 
-_LIMITS = frozenset({"length", "max_tokens"})
-
 
 class LangsmithRuns:
     """LangSmith's run logs."""
 
     name = "langsmith_runs"
-    version = 4
+    version = 5
     record = "one batch of runs (a document or line), or one run"
     fills = ("tools", "thoughts", "tokens", "cost", "times")
 
@@ -216,8 +215,8 @@ def _ending(builder: EpisodeBuilder, last: Run) -> tuple[Ending, str]:
         return "truncated", f"error: {error[:80]}"
     if not last.outputs:
         return "truncated", "the run has no outputs yet" if last.get("end_time") is None else "no outputs"
-    if last.finish in _LIMITS:
-        return "truncated", "the model's output limit"
+    if (why := limit_met(last.finish)) is not None:
+        return "truncated", why
     if builder.ends_unanswered:
         return "truncated", "last call is unanswered"
     if builder.messages and builder.messages[-1].role == "assistant":

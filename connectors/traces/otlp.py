@@ -49,7 +49,7 @@ class Otlp:
     """OpenTelemetry traces."""
 
     name = "otlp"
-    version = 4
+    version = 5
     record = "one span or log record; a batch without any counts as one"
     fills = ("outcome", "score", "rewards", "tools", "thoughts", "tokens", "cost", "latency", "times")
 

@@ -21,6 +21,7 @@ from logforge.connectors.episodes import (
     content_id,
     cost_or_none,
     count_or_none,
+    cut_by,
     episode_id,
     first_bool,
     first_number,
@@ -50,7 +51,7 @@ class Atif:
     """ATIF documents, as Harbor and others write them."""
 
     name = "atif"
-    version = 5
+    version = 6
     record = "one trajectory: the document, a line or an array element; and the trial's result beside it"
     fills = ("score", "rewards", "tools", "thoughts", "tokens", "cost", "times")
 
@@ -300,6 +301,8 @@ class _Trajectory:
         told = object_or_empty(row.get("extra"))
         if told.get("ending") in get_args(Ending):
             return told["ending"], text_or_none(told.get("ending_reason")) or "as the trajectory's extra says"
+        if (why := cut_by(row) or cut_by(told)) is not None:
+            return "truncated", why
         if self.builder.last_action in FINISHING:
             return "terminal", f"the last action is {self.builder.last_action}"
         if self.builder.ends_unanswered:

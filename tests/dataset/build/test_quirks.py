@@ -26,7 +26,6 @@ UNHANDLED = {
     "066",
     "067",
     "068",
-    "069",
     "070",
     "071",
     "072",
@@ -44,6 +43,7 @@ SPECS = {
     "011": "gamma: 1.0\nterms:\n  logged: {value: logged_reward}\n",
     "012": A_STEP,
     "019": A_STEP,
+    "069": A_STEP,
 }
 """Reward specs of the cases that are built into a dataset."""
 OPEN: dict[str, str] = {}
