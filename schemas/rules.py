@@ -102,6 +102,7 @@ _PARTS = """
     orphan_result       | a result without a call it could answer                          | Look whether the log begins late or lost the call; nothing else of the record is lost.
     nameless_call       | a call without the name of a tool                                | Mend the call in the log, then replay; without a name it is no decision.
     unknown_role        | a message or turn of a role its format does not know             | Look whether the role was renamed; say what it means in a --mapping, then replay.
+    unparsed_call       | a turn whose text holds a call that cannot be read for certain     | Parse the calls with the model's own tool parser, or write them as `tool_calls`, then replay.
     lost_call           | a call whose name and arguments the log itself has lost          | Use a log of the same runs that holds the calls, if there is one.
     bad_content         | content that is neither text nor a list of parts                 | Mend the content in the log, then replay.
     bad_block           | a block of content that is no object or has no type              | Mend the block in the log, then replay.

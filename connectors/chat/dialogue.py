@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from logforge.connectors.episodes import (
@@ -18,6 +19,12 @@ from logforge.schemas import Ending, Reject
 
 CALLS_IN_TEXT = (b"<tool_call>", b"<function=", b"<execute>")
 """Marks of calls that are written into a text, where these connectors would lose them."""
+
+
+_RESPONSES = re.compile(r"<tool_response>(.*?)</tool_response>", re.DOTALL)
+_ONLY_RESPONSES = re.compile(
+    r"\s*(?:<tool_response>(?:(?!</tool_response>).)*+</tool_response>\s*)++\Z", re.DOTALL
+)
 
 
 def call_of(value: Any, where: str, rejects: list[Reject]) -> Call | None:
@@ -40,16 +47,21 @@ def call_of(value: Any, where: str, rejects: list[Reject]) -> Call | None:
 def answer_all(builder: EpisodeBuilder, names: list[str], text: Any, where: str) -> list[str]:
     """Add one message that answers all calls of the turn before. Returns the call ids that it names.
 
-    A JSON list with one `{name, content}` for each call, in the calls' order, holds a result for each. Any other text
-    is one message that answers every call.
+    A JSON list with one `{name, content}` (or `results`) for each call, in the calls' order, holds a result for each; so do as
+    many `<tool_response>` blocks as there are calls. Any other text is one message that answers every call.
     """
     entries = _entries(text) if isinstance(text, str) else []
     if names and [entry.get("name") for entry in entries] == names:
         for index, entry in enumerate(entries):
-            content = entry.get("content")
-            said = content if isinstance(content, str) else canonical(content)
-            builder.result(None, said, f"{where}#/{index}/content")
+            key = "content" if "content" in entry else "results"
+            said = entry[key] if isinstance(entry[key], str) else canonical(entry[key])
+            builder.result(None, said, f"{where}#/{index}/{key}")
         return [i for entry in entries if (i := text_or_none(entry.get("tool_call_id"))) is not None]
+    blocks = _RESPONSES.findall(text) if isinstance(text, str) and _ONLY_RESPONSES.match(text) else []
+    if len(names) > 1 and len(blocks) == len(names):
+        for block in blocks:
+            builder.result(None, block.strip("\n"), where)
+        return []
     if builder.result(None, text_of(text), where):
         for _ in names[1:]:
             builder.also_answers(None)
@@ -62,7 +74,8 @@ def _entries(text: str) -> list[dict[str, Any]]:
     except NotJson:
         return []
     listed = value if isinstance(value, list) else []
-    return listed if all(isinstance(entry, dict) and "content" in entry for entry in listed) else []
+    told = all(isinstance(entry, dict) and {"content", "results"} & entry.keys() for entry in listed)
+    return listed if told else []
 
 
 def add_history(builder: EpisodeBuilder, messages: list[Any], pointer: str) -> None:

@@ -1,7 +1,7 @@
 """ShareGPT rows with tools: `{"conversations": [{"from", "value"}, …], "tools": "…"}`. A record is one conversation.
 
 `from` is human, gpt, function_call or observation (and their synonyms); the value of a function_call is JSON text. Calls
-have no ids: an observation answers the turn before it.
+have no ids: an observation answers the turn before it. Sets such as Hermes and ToolACE write the calls into what gpt says.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logforge.connectors.chat.dialogue import CALLS_IN_TEXT, answer_all, call_of
+from logforge.connectors.chat.dialogue import answer_all, call_of
 from logforge.connectors.chat.labelled_chat import labelled_chat
+from logforge.connectors.chat.openai_messages import tool_names
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     bad_part,
@@ -18,6 +19,7 @@ from logforge.connectors.episodes import (
     place_of,
     read_rows,
     reject,
+    said_calls,
     stopped_by,
     text_of,
     text_or_none,
@@ -44,11 +46,11 @@ class ShareGPT:
     splittable = True
 
     def sniff(self, head: Head) -> float:
-        """Rows whose `conversations` have from and value, and no calls written into their texts."""
+        """Rows whose `conversations` have from and value, and no code of an agent that runs it (`<execute>`) in their texts."""
         fits = {"from", "value"} <= head.keys.get("conversations", set())
         if not fits or head.container not in ("object", "array"):
             return 0.0
-        return 0.0 if any(mark in head.data for mark in CALLS_IN_TEXT) else 0.9
+        return 0.0 if b"<execute>" in head.data else 0.9
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per row."""
@@ -58,7 +60,7 @@ class ShareGPT:
         if not isinstance(row, dict) or not isinstance(row.get("conversations"), list):
             yield reject(locator, "no list of `conversations`", "", row)
             return
-        chat = _Chat()
+        chat = _Chat(tool_names(row.get("tools")))
         if text_or_none(row.get("system")):
             chat.builder.message("system", text_or_none(row["system"]), at(locator, "/system"))
         for index, turn in enumerate(row["conversations"]):
@@ -72,8 +74,9 @@ class ShareGPT:
 class _Chat:
     """Takes a conversation's turns in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, offered: list[str] | None) -> None:
         self.builder = EpisodeBuilder()
+        self._offered = offered
         self.ids: list[str] = []
         self._asked: list[str] = []
 
@@ -88,7 +91,7 @@ class _Chat:
             self.ids += answer_all(self.builder, self._asked, value, place_of(turn, "value", where))
             self._asked = []
         elif role == "assistant":
-            self.builder.turn(text_of(value), [], place_of(turn, "value", where))
+            self._said(text_of(value), place_of(turn, "value", where))
             self.builder.cut = stopped_by(turn)
         elif role is not None:
             self.builder.message(role, text_of(value), f"{where}/value" if value else where)
@@ -97,6 +100,15 @@ class _Chat:
             self.builder.rejects.append(
                 bad_part(where, f"turn whose `from` is none of {known}", "unknown_role", turn)
             )
+
+    def _said(self, text: str | None, place: str) -> None:
+        """What gpt says: words, or calls that are written as text."""
+        calls = said_calls(text, self._offered, place)
+        self._asked = [call.name for call in calls or ()]
+        if calls == []:
+            self.builder.unparsed(text or "", place)
+        else:
+            self.builder.turn(text, calls or [], place)
 
     def _call(self, value: Any, where: str, place: str) -> None:
         """A call, or a list of calls of one turn."""

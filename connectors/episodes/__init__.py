@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         reject,
     )
     from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
+    from logforge.connectors.episodes.spoken import said_calls
     from logforge.connectors.episodes.text_calls import (
         answer,
         command_call,
@@ -75,8 +76,8 @@ __all__ = [
     "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in", "keyed",
     "limit_met", "meant", "micros", "native_or_content", "object_or_empty", "parse_arguments",
     "part_text", "place_of", "prompt_suffix", "prompt_version", "read_content", "read_inner",
-    "read_keyed", "read_rows", "reject", "run_task", "score_of", "stopped_by", "success_of", "task_group",
-    "text_of", "text_or_none", "tool_action", "unsupported", "with_decision_keys",
+    "read_keyed", "read_rows", "reject", "run_task", "said_calls", "score_of", "stopped_by", "success_of",
+    "task_group", "text_of", "text_or_none", "tool_action", "unsupported", "with_decision_keys",
 ]  # fmt: skip
 
 face(
@@ -97,6 +98,7 @@ face(
     policies="prompt_suffix prompt_version",
     rows="close first_bool first_number first_user_text read_rows reject",
     soft_refusal="SOFT_REFUSAL",
+    spoken="said_calls",
     text_calls="answer command_call execute_calls fenced function_calls interface",
     tool_names="KINDS TOOL_PREFIX bare_name meant tool_action",
     turns="Answered Said Transcript",

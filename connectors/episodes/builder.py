@@ -97,6 +97,7 @@ class EpisodeBuilder:
         self._offered: list[str] | None = None
         self.cut: str | None = None
         """Why the latest message of the agent was cut off, where the log says so. What follows shows that the run went on."""
+        self._unparsed = -1
 
     @property
     def offered(self) -> list[str] | None:
@@ -152,6 +153,25 @@ class EpisodeBuilder:
             # what a turn earned is earned once, and known after its last call
             earned, chance = reward if call is calls[-1] else None, propensity if group is None else None
             self._call(call, position, group, locator, earned, chance)
+        return position
+
+    def unparsed(self, content: str, locator: str, **more: Any) -> int:
+        """Add an assistant turn whose text holds a call that cannot be read for certain: a message that makes no step.
+
+        What results follow are nobody's. Returns the message's position.
+        """
+        self._open.turn()
+        self._unparsed = position = len(self.messages)
+        self.messages.append(Message(position, "assistant", content, locator, **more))
+        self.rejects.append(
+            Reject(
+                level="part",
+                locator=locator,
+                reason="a call in the text that cannot be read for certain",
+                rule="unparsed_call",
+                excerpt=excerpt(content),
+            )
+        )
         return position
 
     def _call(
@@ -247,6 +267,8 @@ class EpisodeBuilder:
     @property
     def ends_unanswered(self) -> bool:
         """True when the last turn calls tools and the log does not hold the result of every call."""
+        if self._unparsed >= 0 and self._unparsed == len(self.messages) - 1:
+            return True
         last = len(self._steps) - 1
         if last < 0 or self._steps[last].kind != "tool":
             return False

@@ -726,7 +726,11 @@ def test_quirk_012_action_ids_across_shards():
         ({"messages": [{"role": "user", "content": "x"}], "rating": 1}, "openai_messages"),
         ({"messages": [{"role": "user", "content": [{"type": "text", "value": "x"}]}]}, "llamafactory_v1"),
         ({"conversations": [{"from": "human", "value": "x"}]}, "sharegpt_tools"),
-        ({"conversations": [{"from": "gpt", "value": '<tool_call>{"name": 1}</tool_call>'}]}, None),
+        (
+            {"conversations": [{"from": "gpt", "value": '<tool_call>{"name": 1}</tool_call>'}]},
+            "sharegpt_tools",
+        ),
+        ({"conversations": [{"from": "gpt", "value": "<execute>ls</execute>"}]}, None),
         ({"conversation": [{"role": "user", "content": "x"}]}, "rated_chat"),
         ({"conversation": [{"speaker": "user", "text": "x"}]}, None),
         ({"conversation": "x", "rating": 3}, None),
@@ -834,3 +838,78 @@ def test_counts_agree_with_the_independent_ones(path):
 def test_differences_are_those_of_the_documentation(name):
     counted = ((independent(path), counts_of(path)) for path in files(name))
     totals_as_told("formats/dialogue.md", name, counted, DIFFERENCES)
+
+
+# --- calls in what gpt says ------------------------------------------------------------------------------------------
+
+
+def _talk(tmp_path, *turns, **row):
+    path = tmp_path / "rows.json"
+    said = [{"from": by, "value": value} for by, value in turns]
+    path.write_text(json.dumps([{"conversations": said} | row]), "utf-8")
+    assert [claim.connector.name for claim in detect(path)][:1] == ["sharegpt_tools"]
+    return read(path)
+
+
+HERMES = '<tool_call>\n{"name": "find", "arguments": {"n": 1}}\n</tool_call>\n<tool_call>\n{"name": "find", "arguments": {"n": 2}}\n</tool_call>'
+
+
+def test_hermes_calls_stand_in_tags_and_each_has_its_response(tmp_path):
+    answers = "<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>"
+    (episode,) = _talk(tmp_path, ("human", "Find."), ("gpt", HERMES), ("tool", answers), ("gpt", "Both."))
+    assert calls(episode) == [("find", '{"n":1}', "one"), ("find", '{"n":2}', "two")]
+    assert [step.parallel_group for step in episode.steps] == [0, 0, None]
+    assert roles(episode) == "u a t t a"
+    assert episode.messages[1].content == HERMES
+
+
+def test_one_response_to_two_calls_answers_both(tmp_path):
+    (episode,) = _talk(
+        tmp_path, ("human", "Find."), ("gpt", HERMES), ("tool", "<tool_response>one</tool_response>")
+    )
+    assert [result for _, _, result in calls(episode)] == ["<tool_response>one</tool_response>"] * 2
+
+
+def test_toolace_calls_are_in_brackets(tmp_path):
+    (episode,) = _talk(
+        tmp_path,
+        ("user", "Weather?"),
+        ("assistant", '[forecast(city="Elva"), Sea Level API(port="Pärnu", deep=true)]'),
+        ("tool", '[{"name": "forecast", "results": "sun"}, {"name": "Sea Level API", "results": {"m": 1}}]'),
+        ("assistant", "Sun."),
+        system="You have functions.",
+    )
+    assert calls(episode) == [
+        ("forecast", '{"city":"Elva"}', "sun"),
+        ("Sea Level API", '{"deep":true,"port":"Pärnu"}', '{"m":1}'),
+    ]
+    assert [step.kind for step in episode.steps] == ["tool", "tool", "respond"]
+    assert episode.messages[3].locator == "log#/0/conversations/2/value#/0/results"
+
+
+def test_a_call_that_cannot_be_read_is_no_answer(tmp_path):
+    cut = '<tool_call>\n{"name": "find", "arguments": {"n"'
+    readings = _talk(tmp_path, ("human", "Find."), ("gpt", cut), ("tool", "one"), ("gpt", "One."))
+    (episode,) = episodes(readings)
+    assert [step.kind for step in episode.steps] == ["respond"]
+    assert [message.content for message in episode.messages] == ["Find.", cut, "One."]
+    assert [(part.rule, part.locator) for part in rejects(readings, "part")] == [
+        ("unparsed_call", "log#/0/conversations/1/value"),
+        ("orphan_result", "log#/0/conversations/2/value"),
+    ]
+
+
+def test_a_run_that_ends_with_a_call_that_cannot_be_read_has_not_ended(tmp_path):
+    (episode,) = episodes(_talk(tmp_path, ("human", "Find."), ("gpt", '<tool_call>{"name"')))
+    assert episode.steps == []
+    assert (episode.ending, episode.ending_reason) == ("truncated", "last call is unanswered")
+
+
+def test_a_result_behind_a_lost_call_is_not_given_to_an_older_one(tmp_path):
+    open_call = json.dumps({"name": "find", "arguments": {}})
+    readings = _talk(
+        tmp_path, ("human", "Find."), ("function_call", open_call), ("gpt", "<tool_call>{"), ("tool", "one")
+    )
+    (episode,) = episodes(readings)
+    assert calls(episode) == [("find", "{}", None)]
+    assert [part.rule for part in rejects(readings, "part")] == ["unparsed_call", "orphan_result"]
