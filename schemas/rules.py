@@ -159,6 +159,7 @@ _SKIPS = """
     no_content          | a message without content
     empty_document      | a document without entries
     empty_batch         | a batch without spans
+    bubble_without_conversation | a message of Cursor's whose conversation was deleted
     no_samples          | an evaluation without samples
     no_simulations      | a results file without simulations
     superseded_member   | a member of an archive that a later one replaces

@@ -26,6 +26,8 @@ class Turn:
     tokens_out: int | None = None
     closed: bool = False
     """Nothing more belongs to it."""
+    lost: bool = False
+    """It decided something that the log no longer tells."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,10 @@ class Transcript:
         turn.parts.calls.append(call)
         turn.closed = alone
 
+    def lose(self, where: str, time: int | None) -> None:
+        """A call that cannot be read: without another one the response is a message without a step."""
+        self._turn(where, time, after_calls=True).lost = True
+
     def end_turn(self) -> None:
         """The model's response ends here."""
         if self.entries and isinstance(last := self.entries[-1], Turn):
@@ -129,11 +135,11 @@ def _add_turn(builder: EpisodeBuilder, turn: Turn) -> None:
         "tokens_in": turn.tokens_in,
         "tokens_out": turn.tokens_out,
     }
-    if parts.texts or parts.calls:
+    if parts.calls or (parts.texts and not turn.lost):
         builder.turn(parts.text, parts.calls, where, **more)
-    elif parts.thoughts:
-        # Thinking alone decided nothing yet: the log stops before the decision.
-        builder.message("assistant", None, where, **more)
+    elif parts.thoughts or turn.lost:
+        # Thinking alone decided nothing yet (the log stops before the decision), and a lost call is not to be made up.
+        builder.message("assistant", parts.text, where, **more)
 
 
 def _add_answer(builder: EpisodeBuilder, answer: Answered, asked: dict[str, int]) -> None:

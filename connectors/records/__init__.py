@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     )
     from logforge.connectors.records.repair import mend
     from logforge.connectors.records.source import BOM, NeedsWhole, Source, Span, elements
-    from logforge.connectors.records.sqlite import SQLITE, open_database
+    from logforge.connectors.records.sqlite import SQLITE, Database, open_database, sidecars
     from logforge.connectors.records.tables import columns_of, plain_rows, table_rows
     from logforge.connectors.records.text_file import read_text
 
 __all__ = [
     "BOM", "BUILT_IN", "HEAD_BYTES", "JSON_SUFFIXES", "LONG_BYTES", "MAX_DEPTH", "SQLITE", "Connector",
-    "Fields", "Head", "Member", "NeedsWhole", "NotJson", "NotLiteral", "Source", "Span",
+    "Database", "Fields", "Head", "Member", "NeedsWhole", "NotJson", "NotLiteral", "Source", "Span",
     "TakesCompanions", "TooDeep", "as_one_record", "at", "canonical", "columns_of", "deepest_of_first",
     "described", "elements", "excerpt", "fields", "json", "literal", "loads", "look", "malformed",
-    "members", "mend", "open_database", "plain_rows", "pointer", "read_text", "table_rows", "too_deep",
-    "too_long",
+    "members", "mend", "open_database", "plain_rows", "pointer", "read_text", "sidecars", "table_rows",
+    "too_deep", "too_long",
 ]  # fmt: skip
 
 face(
@@ -56,7 +56,7 @@ face(
     rejects="as_one_record at described excerpt malformed too_deep too_long",
     repair="mend",
     source="BOM NeedsWhole Source Span elements",
-    sqlite="SQLITE open_database",
+    sqlite="Database SQLITE open_database sidecars",
     tables="columns_of plain_rows table_rows",
     text_file="read_text",
 )

@@ -15,6 +15,7 @@ BUILT_IN = {
     "claude_code": "logforge.connectors.agents.claude_code:ClaudeCode",
     "cline": "logforge.connectors.editors.cline:Cline",
     "codex_rollout": "logforge.connectors.agents.codex:CodexRollout",
+    "cursor": "logforge.connectors.editors.cursor:Cursor",
     "gemini_cli": "logforge.connectors.agents.gemini_cli:GeminiCli",
     "inspect_eval": "logforge.connectors.benchmarks.inspect_log:InspectEval",
     "inspect_json": "logforge.connectors.benchmarks.inspect_log:InspectJson",

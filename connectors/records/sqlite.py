@@ -34,6 +34,7 @@ _TABLES = """SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LI
     AND sql NOT LIKE 'CREATE VIRTUAL %' ORDER BY name"""
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)
 """The second where a message of SQLite's quotes damaged bytes."""
+_LOST = sqlite3.DatabaseError("an index names it, and the table does not have it")
 _SAFE = ("PRAGMA query_only = ON", "PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON")
 """A database is data: nothing that its schema names is run, and damaged pages are found."""
 
@@ -82,16 +83,29 @@ class Database:
                 if isinstance(found, dict):
                     yield f"{place}/{number}", found
                 else:
-                    yield f"{place}/{found}", self._row(table, found, f"{place}/{found}")
+                    where_at = f"{place}/{found}"
+                    row = self._row(table, found, where_at)
+                    yield where_at, _damaged(where_at, "row not readable", _LOST) if row is None else row
         except _FAULTS as error:
             yield place, _damaged(place, f"not readable behind row {number:,}", error)
         if not self._is_same():
             yield place, _busy(place, "it was read")
 
+    def count(self, table: str, where: str, values: tuple[Any, ...] = ()) -> int:
+        """How many rows meet a condition of the connector's own; 0 where that cannot be read."""
+        query = f"SELECT count(*) FROM {_quoted(table)} WHERE {where}"
+        try:
+            return int(self._connection.execute(query, values).fetchone()[0])
+        except _FAULTS:
+            return 0
+
     def row(self, table: str, number: int) -> dict[str, Any] | Reject:
         """One row by its id, or by its number in a table without row ids. Raises KeyError."""
         if self._tables[table].row_id is not None:
-            return self._row(table, number, f"{pointer(f'{self.label}#', table)}/{number}")
+            row = self._row(table, number, f"{pointer(f'{self.label}#', table)}/{number}")
+            if row is None:
+                raise KeyError(number)
+            return row
         for index, found in enumerate(self._found(table, "", (), ""), 1):
             if index == number and isinstance(found, dict):
                 return found
@@ -109,7 +123,7 @@ class Database:
             for found in cursor:
                 yield found[0] if row_id else dict(zip(columns, found, strict=True))
 
-    def _row(self, table: str, number: int, where: str) -> dict[str, Any] | Reject:
+    def _row(self, table: str, number: int, where: str) -> dict[str, Any] | Reject | None:
         """Each row is asked for alone, so that one that is damaged or too long costs no other."""
         columns, row_id = self._tables[table].columns, self._tables[table].row_id
         query = f"SELECT {_listed(columns)} FROM {_quoted(table)} WHERE {row_id} = ?"
@@ -121,9 +135,7 @@ class Database:
             return Reject(locator=where, reason=reason, rule="element_too_long", detail=detail)
         except _FAULTS as error:
             return _damaged(where, "row not readable", error)
-        if found is None:
-            raise KeyError(number)
-        return dict(zip(columns, found, strict=True))
+        return None if found is None else dict(zip(columns, found, strict=True))
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ import pytest
 
 from logforge.connectors.detection import detect
 from logforge.connectors.records.base import Source
+from logforge.ingestion.sources.discover import find
 from logforge.schemas.episode import Episode, Skip
 from support.places import DATA
 from support.read_logs import episodes, rejects, tool_steps
+from support.written_files import database
 
 FILES = DATA / "connectors"
 
@@ -189,3 +193,70 @@ def test_a_header_of_another_tool_is_the_users_text(tmp_path):
     (task,) = episodes(read(written(tmp_path, rows), "cline"))
     assert roles(task) == "u a u t"
     assert task.steps[0].result == "[read_file for 'a'] Result:\ny"
+
+
+# --- Cursor -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_of_cursor_is_put_together_from_its_bubbles():
+    readings = read(FILES / "cursor" / "state.vscdb", "cursor")
+    renamed, asked, helper = episodes(readings)
+    assert renamed.task == "Rename @x.rs\nand test it."
+    assert [(s.action, s.arguments, s.result_status, s.parallel_group) for s in renamed.steps] == [
+        ("read_file_v2", '{"path":"x.rs"}', "ok", 0),
+        ("read_file_v2", '{"path":"y.rs"}', "error", 0),
+        ("run_terminal_command_v2", '{"command":"cargo test"}', "error", None),
+        ("edit_file_v2", '{"relativeWorkspacePath":"x.rs"}', "refused", None),
+    ]
+    turn = renamed.messages[1]
+    assert (turn.content, turn.thought, turn.tokens_in, turn.model) == (
+        "I look at both files.",
+        "Read first.",
+        1200,
+        "claude-4.5-sonnet",
+    )
+    assert (renamed.ending, renamed.model, renamed.session_id) == (
+        "truncated",
+        "claude-4.5-sonnet",
+        renamed.native_id,
+    )
+    assert "Encryption" not in renamed.metadata
+    assert (asked.ending_reason, [s.action for s in asked.steps]) == (
+        "the user stopped it",
+        ["respond", "run_terminal_cmd"],
+    )
+    assert helper.parent_episode_id == renamed.episode_id
+
+
+def test_what_of_cursors_is_gone_or_cannot_be_read_is_told():
+    readings = read(FILES / "cursor" / "state.vscdb", "cursor")
+    helper = episodes(readings)[-1]
+    assert helper.steps == []  # its last bubble calls a tool that it does not name
+    assert [m.content for m in helper.messages] == ["Find the callers.", "There are none."]
+    assert [(r.rule, r.level) for r in rejects(readings)] == [
+        ("other_branch", "part"),
+        ("malformed_record", "part"),
+        ("nameless_call", "part"),
+        ("malformed_record", "record"),
+    ]
+    assert Skip(reason="bubble_without_conversation", records=2) in readings
+
+
+def test_a_database_of_cursor_without_conversations_is_skipped(tmp_path):
+    path = tmp_path / "state.vscdb"
+    path.write_bytes(database([["cursorDiskKV", {"key": "checkpointId:a", "value": "{}"}]]))
+    assert read(path, "cursor") == [Skip(reason="no_conversation")]
+
+
+def test_a_database_that_cursor_holds_is_one_source_with_its_log(tmp_path):
+    path = tmp_path / "state.vscdb"
+    path.write_bytes((FILES / "cursor" / "state.vscdb").read_bytes())
+    with closing(sqlite3.connect(path)) as holder:
+        holder.execute("PRAGMA journal_mode = WAL")
+        new = json.dumps({"conversation": [{"type": 1, "text": "new"}, {"type": 2, "text": "yes"}]})
+        holder.execute("INSERT INTO cursorDiskKV VALUES ('composerData:new', ?)", (new,))
+        holder.commit()
+        (found, shm) = find([tmp_path], tmp_path)
+        assert [file.name for file in found.companions] == ["state.vscdb-wal"]
+        assert shm.label == "state.vscdb-shm"
+        assert "new" in {episode.task for episode in episodes(read(path, "cursor"))}

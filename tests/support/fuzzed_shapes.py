@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,8 @@ from logforge.connectors.detection import detect, registry
 from logforge.connectors.mapping.connector import MappingConnector
 from logforge.connectors.mapping.spec import parse_mapping
 from logforge.connectors.records import json as jsontext
-from logforge.connectors.records.base import Connector
+from logforge.connectors.records.base import Connector, Source
+from logforge.connectors.records.sqlite import SQLITE, Database, open_database
 from logforge.testing.variants import Raw, shape_of
 from support.mutations import Input, Seed, Vocabulary, input_of
 from support.places import ROOT, SAMPLES
@@ -172,6 +174,8 @@ ITEMS, TEXT = 7, 500
 
 def seeds_of(path: Path) -> list[Seed]:
     """A file taken to pieces; of a large one several parts, long lists and texts in it cut."""
+    if path.read_bytes().startswith(SQLITE):
+        return [Seed(path.name, "sqlite", tuple(_rows_in(path)))]
     shape, chance = shape_of(path), random.Random(path.name)
     pieces = [_piece(shape.kind, piece) for piece in shape.pieces]
     if path.stat().st_size <= WHOLE:
@@ -185,6 +189,23 @@ def seeds_of(path: Path) -> list[Seed]:
     else:
         parts = [pieces] * 3
     return [Seed(path.name, shape.kind, tuple(cut(piece, chance) for piece in part)) for part in parts]
+
+
+def _rows_in(path: Path) -> Iterator[list[Any]]:
+    """Table and row of everything in a database; text that is JSON is parsed, so that what is in it is damaged too."""
+    with open_database(Source(path, "")) as found:
+        assert isinstance(found, Database)
+        for table in found.tables:
+            for _, row in found.rows(table):
+                assert isinstance(row, dict)
+                yield [table, {name: _parsed(value) for name, value in row.items()}]
+
+
+def _parsed(value: Any) -> Any:
+    if isinstance(value, str) and value[:1] in "{[":
+        with suppress(jsontext.NotJson):
+            return jsontext.loads(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _piece(kind: str, piece: Any) -> Any:

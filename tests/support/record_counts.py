@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ def count_records(name: str) -> Callable[[Path], int]:
     """A count for the files of a format."""
     if name == "inspect_eval":
         return _samples
+    if name == "cursor":
+        return _cursor_conversations
     if name in BEGINS:
         return lambda path: _beginnings(path, BEGINS[name])
     if name in KEYED or name in LISTS or name == "otlp":
@@ -34,6 +38,27 @@ def count_records(name: str) -> Callable[[Path], int]:
 def records_of(path: Path) -> int:
     """The records of a file, counted as the format that claims it does."""
     return count_records(detect(path)[0].connector.name)(path)
+
+
+def rows_of(path: Path, query: str) -> int | None:
+    """What a query counts; None where the file is no database that it fits."""
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            return int(connection.execute(query).fetchone()[0])
+        except (sqlite3.Error, UnicodeDecodeError):
+            return None
+
+
+def _cursor_conversations(path: Path) -> int:
+    """Conversations, and bubbles of none; a file without either is one record."""
+    found = rows_of(path, "SELECT count(*) FROM cursorDiskKV WHERE key LIKE 'composerData:%'")
+    alone = rows_of(
+        path,
+        """SELECT count(*) FROM cursorDiskKV b WHERE b.key LIKE 'bubbleId:%' AND NOT EXISTS (
+        SELECT 1 FROM cursorDiskKV c WHERE c.value IS NOT NULL AND c.key LIKE 'composerData:%'
+        AND b.key LIKE 'bubbleId:' || substr(c.key, 14) || ':%')""",
+    )
+    return ((found or 0) + (alone or 0)) or 1
 
 
 def _samples(path: Path) -> int:

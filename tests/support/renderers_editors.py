@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from support.renderers import Said, Shape, Talk, openai_messages
+from support.written_files import database
 
 
 def message_list(talks: list[Talk], chance: random.Random) -> bytes:
@@ -45,7 +47,44 @@ def cline_task(talks: list[Talk], chance: random.Random) -> bytes:
     return json.dumps(found, indent=chance.choice((None, 1))).encode()
 
 
+def cursor_state(talks: list[Talk], chance: random.Random) -> bytes:
+    """A database of conversations and their bubbles; calls of one response share its id."""
+    rows: list[tuple[str, Any]] = []
+    for number, talk in enumerate(talks):
+        name, bubbles = f"00000000-0000-4000-8000-{number:012}", list(cursor_bubbles(talk))
+        headers = [{"bubbleId": f"b{i}", "type": bubble["type"]} for i, bubble in enumerate(bubbles)]
+        inline = chance.random() < 0.3
+        held = {"conversation": bubbles} if inline else {"fullConversationHeadersOnly": headers}
+        rows.append((f"composerData:{name}", {"composerId": name, "status": "completed", **held}))
+        rows += [] if inline else [(f"bubbleId:{name}:b{i}", bubble) for i, bubble in enumerate(bubbles)]
+    chance.shuffle(rows)
+    return database([["cursorDiskKV", {"key": key, "value": value}] for key, value in rows])
+
+
+def cursor_bubbles(talk: Talk) -> Iterator[dict[str, Any]]:
+    for number, entry in enumerate(talk.entries):
+        if isinstance(entry, Said):
+            yield {"type": 1, "text": entry.text}
+            continue
+        if entry.thought is not None:
+            yield {"type": 2, "text": "", "thinking": {"text": entry.thought}}
+        if entry.text is not None:
+            yield {"type": 2, "text": entry.text}
+        for act in entry.acts:
+            tool = {
+                "name": act.name,
+                "toolCallId": act.call_id,
+                "modelCallId": f"m{number}",
+                "rawArgs": json.dumps(act.arguments),
+            }
+            told = (
+                {"status": "loading"} if act.answer is None else {"status": "completed", "result": act.answer}
+            )
+            yield {"type": 2, "text": "", "toolFormerData": {**tool, **told}}
+
+
 SHAPES = {
     "message list": Shape("message_list", ".json", message_list, one_talk=True),
+    "cursor state": Shape("cursor", ".vscdb", cursor_state, system=False, flags_failure=True, ordered=True),
     "cline task": Shape("cline", ".json", cline_task, one_talk=True, system=False),
 }

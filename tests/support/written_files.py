@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import random
+import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import closing, suppress
 from typing import Any
 
 import msgspec
@@ -31,7 +33,47 @@ def written(kind: str, pieces: list[Any], chance: random.Random) -> bytes:
         return _csv(_rows(pieces), chance)
     if kind == "parquet":
         return _parquet(_rows(pieces), chance)
+    if kind == "sqlite":
+        return database(pieces)
     return "\n".join(map(str, pieces)).encode("utf-8", "replace")
+
+
+def database(pieces: list[Any]) -> bytes:
+    """A SQLite database of pairs of a table's name and a row; values that are no text or number are JSON text."""
+    columns: dict[str, dict[str, None]] = {}
+    rows = [
+        piece
+        for piece in pieces
+        if isinstance(piece, list) and len(piece) == 2 and isinstance(piece[1], dict)
+    ]
+    for table, row in rows:
+        columns.setdefault(str(table), {}).update(dict.fromkeys(row))
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("PRAGMA page_size = 1024")
+        for table, names in columns.items():
+            with suppress(sqlite3.Error):
+                connection.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(map(_quoted, names))})")
+        for table, row in rows:
+            places = ", ".join("?" * len(row))
+            with suppress(sqlite3.Error, UnicodeError):
+                connection.execute(
+                    f"INSERT INTO {_quoted(str(table))} ({', '.join(map(_quoted, row))}) VALUES ({places})",
+                    [_cell(value) for value in row.values()],
+                )
+        return connection.serialize()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""').replace("\x00", "") + '"'
+
+
+def _cell(value: Any) -> Any:
+    plain = value is None or isinstance(value, str | float | bytes)
+    return (
+        value
+        if plain or (isinstance(value, int) and abs(value) < 2**63)
+        else encode(value).decode("utf-8", "replace")
+    )
 
 
 def _document(value: Any, chance: random.Random) -> bytes:
