@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from logforge.connectors.editors.cursor_bubbles import Bubbles, described, parent_of
 from logforge.connectors.episodes import (
     EpisodeBuilder,
@@ -160,7 +162,7 @@ def _gather(
         found += 1
         where, cells = row
         if isinstance(cells, Reject):
-            yield bad_part(where, cells.reason, cells.rule, cells.detail)
+            yield msgspec.structs.replace(cells, level="part")
             continue
         try:
             bubbles.add(loads(cells["value"]), f"{where}/value#")

@@ -74,7 +74,7 @@ class Bubbles:
         elif not text and not thoughts and bubble.get("codeBlocks"):
             reason = "code without a word or a call: what was decided cannot be told"
             self.transcript.rejects.append(
-                bad_part(f"{where}/codeBlocks", reason, "unknown_part", bubble["codeBlocks"])
+                bad_part(f"{where}/codeBlocks", reason, "bad_block", bubble["codeBlocks"])
             )
         self._count(bubble)
 
