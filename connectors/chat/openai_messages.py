@@ -28,6 +28,7 @@ from logforge.connectors.episodes import (
     first_text,
     first_user_text,
     instance_task,
+    is_unique,
     issue_in,
     micros,
     parse_arguments,
@@ -201,12 +202,12 @@ class _Sessions:
             builder = EpisodeBuilder()
             for row, locator in lines:
                 add_message(builder, row, locator)
-            first, locator = lines[0]
+            locator = lines[0][1]
             ending, reason = _ending(builder, lines[-1][0], False)
             if self.cut and session == self._latest:
                 ending, reason = "truncated", "the log is cut off"
             episode = builder.finish(
-                id=episode_id(name, session, canonical(first)),
+                id=_session_id(name, session, [row for row, _ in lines]),
                 format=name,
                 locator=locator,
                 records=len(lines),
@@ -218,6 +219,14 @@ class _Sessions:
                 model=next((m for row, _ in lines if (m := text_or_none(row.get("model")))), None),
             )
             yield from close(builder, episode)
+
+
+def _session_id(name: str, session: str, rows: list[dict[str, Any]]) -> str:
+    """By its id and first line. A short id is counted and given again, and many runs begin with the same words of the user:
+    there the first line of the agent counts too."""
+    answer = next((row for row in rows if row["role"] == "assistant"), rows[0])
+    told = [] if is_unique(session) or answer is rows[0] else [canonical(answer)]
+    return episode_id(name, session, canonical(rows[0]), *told)
 
 
 def _ending(builder: EpisodeBuilder, row: dict[str, Any], judged: bool) -> tuple[Ending, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from logforge.connectors.chat.openai_messages import SESSION_KEYS, add_message
@@ -28,7 +28,7 @@ from logforge.connectors.episodes import (
     micros,
     text_or_none,
 )
-from logforge.connectors.records import Head, NotJson, Source, at, canonical, loads
+from logforge.connectors.records import Head, NotJson, Source, at, canonical, joined, loads, without_halves
 from logforge.schemas import Ending, Reading, Reject
 
 CHUNK = "chat.completion.chunk"
@@ -55,7 +55,7 @@ class OpenAIStream:
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per session; without sessions, per response or for the whole file (when it has messages too)."""
         conversations = _Conversations()
-        for locator, row in source.records():
+        for locator, row in replace(source, halves=True).records():
             conversations.cut = isinstance(row, Reject) and row.rule == "malformed_record"
             reading = row if isinstance(row, Reject) else conversations.add(row, locator)
             if reading is not None:
@@ -72,6 +72,11 @@ def _is_chunk_line(line: bytes) -> bool:
         return False
 
 
+def _text(value: Any) -> str | None:
+    text = text_or_none(value)
+    return None if text is None else str(text)
+
+
 def _is_chunk(row: Any) -> bool:
     return isinstance(row, dict) and row.get("object") == CHUNK
 
@@ -83,6 +88,8 @@ class _Conversation:
     session: str | None
     first: dict[str, Any]
     locator: str
+    answer: dict[str, Any] | None = None
+    """The first chunk of its first response."""
     records: int = 0
     entries: list[tuple[dict[str, Any], str] | Response] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
@@ -104,22 +111,26 @@ class _Conversations:
         if not chunk and not (isinstance(row, dict) and isinstance(row.get("role"), str)):
             reason = "line is neither a chunk of a response nor a message"
             return bad_record(locator, reason, "not_a_chunk", row)
-        native = text_or_none(row.get("id"))
+        native = _text(row.get("id"))
         if chunk and native is None:
             reason = "chunk without the id of its response"
             return bad_record(locator, reason, "chunk_without_id", row)
-        session = first_text(row, *SESSION_KEYS)
+        session = _text(first_text(row, *SESSION_KEYS))
         key = ("session", session) if session else ("response", native or "") if chunk else ("file", "")
         if session is None and ("file", "") in self._known:
             key = ("file", "")
         if key == ("file", "") and key not in self._known:
             self._gather()
-        conversation = self._known.setdefault(key, _Conversation(session, row, locator))
+        conversation = self._known.get(key)
+        if conversation is None:
+            conversation = self._known[key] = _Conversation(session, without_halves(row), locator)
         conversation.records += 1
         self._latest = conversation
         if not chunk:
-            conversation.entries.append((row, locator))
+            conversation.entries.append((without_halves(row), locator))
             return None
+        if conversation.answer is None:
+            conversation.answer = without_halves(row)
         response = self._responses.get((*key, native or ""))
         if response is None:
             response = self._responses[*key, native or ""] = Response(locator)
@@ -167,7 +178,7 @@ def _episode(conversation: _Conversation, cut: bool) -> Iterator[Reading]:
     ending, reason = _ending(builder, last if isinstance(last, Response) else None, cut)
     native = conversation.session or text_or_none(conversation.first.get("id"))
     episode = builder.finish(
-        id=episode_id(OpenAIStream.name, native, canonical(conversation.first)),
+        id=_identity(conversation, native),
         format=OpenAIStream.name,
         locator=conversation.locator,
         records=conversation.records,
@@ -180,6 +191,13 @@ def _episode(conversation: _Conversation, cut: bool) -> Iterator[Reading]:
         policy_id=models[0] if models else None,
     )
     yield from close(builder, episode)
+
+
+def _identity(conversation: _Conversation, native: str | None) -> str:
+    """By its first line, and by the first chunk of its first response: many runs begin with the same words of the user."""
+    first, answer = conversation.first, conversation.answer
+    told = [canonical(answer)] if answer is not None and answer != first else []
+    return episode_id(OpenAIStream.name, native, canonical(first), *told)
 
 
 def _ending(builder: EpisodeBuilder, last: Response | None, cut: bool) -> tuple[Ending, str]:
@@ -205,7 +223,7 @@ class _Fragments:
     index: Any
     call_id: str | None
     name: str = ""
-    arguments: str = ""
+    arguments: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -223,7 +241,7 @@ class Response:
 
     def add(self, chunk: dict[str, Any], locator: str, rejects: list[Reject]) -> None:
         """Take the next chunk."""
-        self.model = self.model or text_or_none(chunk.get("model"))
+        self.model = self.model or _text(chunk.get("model"))
         self.time = self.time if self.time is not None else micros(chunk.get("created"))
         self.usage = chunk["usage"] if isinstance(chunk.get("usage"), dict) else self.usage
         choices = chunk.get("choices")
@@ -261,13 +279,13 @@ class Response:
         if not isinstance(function, dict):
             rejects.append(bad_part(where, "fragment of a call is no object", "bad_fragment", piece))
             return
-        call = self._call_of(piece.get("index"), text_or_none(piece.get("id")), where)
+        call = self._call_of(piece.get("index"), _text(piece.get("id")), where)
         name, arguments = function.get("name"), function.get("arguments")
         if isinstance(name, str) and name != call.name:  # some servers repeat the whole name
             call.where = call.where if call.name else where
-            call.name += name
+            call.name += str(name)
         if arguments is not None:
-            call.arguments += arguments if isinstance(arguments, str) else canonical(arguments)
+            call.arguments.append(arguments if isinstance(arguments, str) else canonical(arguments))
 
     def _call_of(self, index: Any, call_id: str | None, where: str) -> _Fragments:
         """The call that a fragment belongs to: by index, unless it brings an id of its own; without an index, by id or the last."""
@@ -281,21 +299,21 @@ class Response:
 
     def build(self, builder: EpisodeBuilder) -> None:
         """Add the response as one assistant turn."""
-        named = [Call(c.name, c.arguments, c.call_id, c.where) for c in self.calls if c.name]
+        named = [Call(c.name, joined(c.arguments), c.call_id, c.where) for c in self.calls if c.name]
         builder.rejects += [
-            bad_part(c.where, "tool call without a name", "nameless_call", c.arguments)
+            bad_part(c.where, "tool call without a name", "nameless_call", joined(c.arguments))
             for c in self.calls
             if not c.name
         ]
         more: dict[str, Any] = {
-            "thought": "".join(text for text, _ in self.thoughts) or None,
+            "thought": joined(text for text, _ in self.thoughts) or None,
             "created_at": self.time,
             "model": self.model,
             "tokens_in": count_or_none(self.usage.get("prompt_tokens")),
             "tokens_out": count_or_none(self.usage.get("completion_tokens")),
             "cost_usd": cost_or_none(self.usage.get("cost")),
         }
-        text = "".join(text for text, _ in self.texts) or None
+        text = joined(text for text, _ in self.texts) or None
         where = self.texts[0].locator if self.texts else self.where
         if named or (text is not None and not self.calls):
             builder.turn(text, named, where, **more)

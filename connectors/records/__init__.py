@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     )
     from logforge.connectors.records.brackets import deepest_of_first
     from logforge.connectors.records.catalogue import BUILT_IN
-    from logforge.connectors.records.json import MAX_DEPTH, NotJson, TooDeep, canonical, loads
+    from logforge.connectors.records.json import (
+        MAX_DEPTH,
+        NotJson,
+        TooDeep,
+        canonical,
+        joined,
+        loads,
+        without_halves,
+    )
     from logforge.connectors.records.json_members import LONG_BYTES, Member, members, pointer
     from logforge.connectors.records.pyliteral import Fields, NotLiteral, fields, literal
     from logforge.connectors.records.rejects import (
@@ -40,9 +48,9 @@ __all__ = [
     "BOM", "BUILT_IN", "HEAD_BYTES", "JSON_SUFFIXES", "LONG_BYTES", "MAX_DEPTH", "SQLITE", "Connector",
     "Database", "Fields", "Head", "Member", "NeedsWhole", "NotJson", "NotLiteral", "Source", "Span",
     "TakesCompanions", "TooDeep", "as_one_record", "at", "canonical", "columns_of", "deepest_of_first",
-    "described", "elements", "excerpt", "fields", "json", "literal", "loads", "look", "malformed",
-    "members", "mend", "open_database", "plain_rows", "pointer", "read_text", "sidecars", "table_rows",
-    "too_deep", "too_long",
+    "described", "elements", "excerpt", "fields", "joined", "json", "literal", "loads", "look",
+    "malformed", "members", "mend", "open_database", "plain_rows", "pointer", "read_text", "sidecars",
+    "table_rows", "too_deep", "too_long", "without_halves",
 ]  # fmt: skip
 
 face(
@@ -50,7 +58,7 @@ face(
     base="Connector HEAD_BYTES Head JSON_SUFFIXES TakesCompanions look",
     brackets="deepest_of_first",
     catalogue="BUILT_IN",
-    json="MAX_DEPTH NotJson TooDeep canonical loads",
+    json="MAX_DEPTH NotJson TooDeep canonical joined loads without_halves",
     json_members="LONG_BYTES Member members pointer",
     pyliteral="Fields NotLiteral fields literal",
     rejects="as_one_record at described excerpt malformed too_deep too_long",

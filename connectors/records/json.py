@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +20,33 @@ _decode = msgspec.json.decode
 _cut_up = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder(order="sorted").encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Halved(str):
+    """A text with halves of characters (lone surrogates), each replaced by U+FFFD. `logged` has the halves: the next piece of a
+    stream may hold the other one (see `joined`). Only `loads(…, halves=True)` gives it."""
+
+    logged: str
+
+    @classmethod
+    def of(cls, text: str) -> str:
+        """The text as it is where it has no lone half."""
+        whole = _replaced(text)
+        if whole == text:
+            return text
+        halved = cls(whole)
+        halved.logged = text
+        return halved
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """The pieces of a stream as one text. Two halves of a character that meet are the character; one that stays alone is U+FFFD."""
+    found = list(pieces)
+    if not any(isinstance(piece, Halved) for piece in found):
+        return "".join(found)
+    text = "".join(piece.logged if isinstance(piece, Halved) else piece for piece in found)
+    met = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _replaced(met)
 
 
 class NotJson(ValueError):
@@ -53,15 +80,16 @@ class SeveralDocuments(NotJson):
     reason = "one JSON document directly behind another; `jq -c .` writes each on a line of its own"
 
 
-def loads(data: bytes | str, *, is_shallow: bool = False) -> Any:
+def loads(data: bytes | str, *, is_shallow: bool = False, halves: bool = False) -> Any:
     """Parse one JSON document. Integers stay exact; a lone surrogate becomes U+FFFD; NaN and infinities become None.
 
-    Raises NotJson; for what is nested more than MAX_DEPTH levels deep TooDeep. `is_shallow` says that it is not.
+    Raises NotJson; for what is nested more than MAX_DEPTH levels deep TooDeep. `is_shallow` says that it is not. With `halves`
+    a text with lone surrogates is Halved.
     """
     try:
         value = _decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        value = _loads_lenient(data)
+        value = _loads_lenient(data, Halved.of if halves else _replaced)
     if not is_shallow and openings(data) > MAX_DEPTH and _is_deep(value, data):
         raise _too_deep(data)
     return value
@@ -75,18 +103,22 @@ def cut_up(data: bytes) -> list[msgspec.Raw]:
         return []
 
 
-def until_damaged(parts: Iterable[msgspec.Raw]) -> Iterator[Any]:
+def until_damaged(parts: Iterable[msgspec.Raw], *, halves: bool = False) -> Iterator[Any]:
     """What each part holds, up to the first that is not read."""
     with suppress(NotJson):
         for part in parts:
-            yield loads(bytes(part))
+            yield loads(bytes(part), halves=halves)
 
 
-def _loads_lenient(data: bytes | str) -> Any:
+def _replaced(text: str) -> str:
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def _loads_lenient(data: bytes | str, clean: Callable[[str], str]) -> Any:
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
-        return _without_surrogates(value) if "\\u" in text or "\\U" in text else value
+        return _without_surrogates(value, clean) if "\\u" in text or "\\U" in text else value
     except UnicodeDecodeError as error:
         raise NotJson(f"not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -130,13 +162,18 @@ def _finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _without_surrogates(value: Any) -> Any:
+def without_halves(value: Any) -> Any:
+    """The value with plain texts in place of those that are Halved."""
+    return _without_surrogates(value, str)
+
+
+def _without_surrogates(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
+        return clean(value)
     if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
+        return [_without_surrogates(item, clean) for item in value]
     if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        return {_replaced(key): _without_surrogates(item, clean) for key, item in value.items()}
     return value
 
 

@@ -52,6 +52,8 @@ class Source:
     """Bytes that one record may have; a longer one is set aside, unread."""
     span: Span | None = None
     """The lines to read, when others read the rest of the file."""
+    halves: bool = False
+    """Its records are pieces of streams: texts with halves of characters are Halved."""
 
     @property
     def place(self) -> PurePath:
@@ -116,12 +118,12 @@ class Source:
         is_short = self.size <= min(_SHORT, self.max_record)
         parts = jsontext.cut_up(self.content().removeprefix(BOM)) if is_short else []
         whole = 0
-        for value in jsontext.until_damaged(parts):
+        for value in jsontext.until_damaged(parts, halves=self.halves):
             yield f"{self.label}#/{whole}", value
             whole += 1
         if not parts or whole < len(parts):
             with self.path.open("rb") as file:
-                found = elements(file, self.start, f"{self.label}#", self.max_record)
+                found = elements(file, self.start, f"{self.label}#", self.max_record, halves=self.halves)
                 yield from islice(found, whole, None)
 
     def sole_document(self) -> str | None:
@@ -140,7 +142,7 @@ class Source:
             return reject
         data = self.content().removeprefix(BOM)
         try:
-            return jsontext.loads(data)
+            return jsontext.loads(data, halves=self.halves)
         except jsontext.NotJson as error:
             return malformed(f"{self.label}#", error, data)
 
@@ -215,7 +217,7 @@ class Source:
                 yield where, line
                 continue
             try:
-                yield where, jsontext.loads(line)
+                yield where, jsontext.loads(line, halves=self.halves)
             except jsontext.NotJson as error:
                 yield where, malformed(where, error, line)
 
@@ -244,6 +246,7 @@ def elements(
     *,
     with_rest: bool = True,
     block: int = BLOCK,
+    halves: bool = False,
 ) -> Iterator[tuple[str, Any | Reject]]:
     """Locator and value of each element of the JSON array whose `[` stands at `begin`, each parsed on its own.
 
@@ -257,16 +260,16 @@ def elements(
         if piece.data is None:
             yield where, too_long(where, "element", piece.size, limit, piece.head.lstrip())
         elif piece.data.strip():
-            yield where, _element(piece, where)
+            yield where, _element(piece, where, halves)
 
 
-def _element(piece: Piece, where: str) -> Any | Reject:
+def _element(piece: Piece, where: str, halves: bool) -> Any | Reject:
     data = piece.data or b""
     try:
         if piece.is_rest:
             kind = jsontext.SeveralDocuments if data.lstrip()[:1] in (b"{", b"[") else jsontext.NotJson
             raise kind("this stands behind the array's last bracket")
-        return jsontext.loads(data, is_shallow=piece.depth <= jsontext.MAX_DEPTH)
+        return jsontext.loads(data, is_shallow=piece.depth <= jsontext.MAX_DEPTH, halves=halves)
     except jsontext.NotJson as error:
         return malformed(where, error, data.strip())
 

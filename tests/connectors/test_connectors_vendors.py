@@ -13,6 +13,7 @@ from logforge.connectors.detection import detect, get
 from logforge.connectors.episodes.builder import episode_id
 from logforge.connectors.episodes.growing import Growing
 from logforge.connectors.records.base import Source
+from logforge.ingestion import ingest
 from logforge.schemas.episode import Duplicate, Episode, Reject, Skip
 from support.places import DATA
 from support.real_counts import EXPECTED, LOGS, counts_in, independent, totals_as_told
@@ -960,3 +961,20 @@ def test_counts_agree_with_the_independent_ones(name):
 def test_differences_are_those_of_the_documentation(name):
     counted = ((independent(path), counts_of(path)) for path in files(name))
     totals_as_told("formats/vendors.md", name, counted, DIFFERENCES)
+
+
+def test_streams_that_begin_with_the_same_words_are_several_and_copies_are_one(store, tmp_path):
+    """Of one prompt there are many runs: their responses tell them apart. The same file twice is one run."""
+    question = {"role": "user", "content": "What should I wear today?"}
+    for name, native, said in (("a", "1", "Coat"), ("b", "2", "Hat"), ("copy", "1", "Coat")):
+        chunk = {"id": f"chatcmpl-{native}", "object": "chat.completion.chunk", "created": 1}
+        choice = {"index": 0, "delta": {"content": said}, "finish_reason": "stop"}
+        lines = [question, {**chunk, "choices": [choice]}]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    ingest(store, [tmp_path])
+    assert store.con.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY 1").fetchall() == [
+        ("Coat",),
+        ("Hat",),
+    ]
+    assert store.con.sql("SELECT sum(duplicates) FROM sources").fetchall() == [(2,)]
+    assert store.con.sql("SELECT count(*) FROM quarantine").fetchall() == [(0,)]

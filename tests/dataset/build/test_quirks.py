@@ -27,11 +27,9 @@ UNHANDLED = {
     "067",
     "068",
     "070",
-    "071",
     "072",
     "076",
     "077",
-    "082",
     "083",
 }  # fmt: skip
 """Reports that are not handled yet. Each leaves this set, and comes to `tests/data/quirks`, with the change that handles it."""
