@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from logforge.connectors.agents.codex_code import CodeCalls
 from logforge.connectors.agents.codex_items import Usage, read_item
 from logforge.connectors.episodes import (
     INJECTED,
@@ -42,7 +43,7 @@ class CodexRollout:
     """Codex's session files."""
 
     name = "codex_rollout"
-    version = 3
+    version = 4
     record = "one line of the rollout file"
     fills = ("thoughts", "tokens", "latency", "times")
 
@@ -95,6 +96,7 @@ class _Session:
     """How the latest turn stands, and in which words: running, complete, aborted, error."""
     facts: dict[str, Any] = field(default_factory=dict)
     model: str | None = None
+    code: CodeCalls = field(default_factory=CodeCalls)
     item_ids: dict[str, str] = field(default_factory=dict)
     """The ids of the agent's messages, by the line they stand in."""
 
@@ -210,7 +212,7 @@ def _add_line(
             session.item_ids[where.rpartition("#")[0]] = own
         if session.state is not None and session.state[0] != "running" and _goes_on(payload):
             session.state = None
-        return read_item(session.script, payload, where, time)
+        return read_item(session.script, payload, where, time, session.code)
     if kind == "turn_context":
         session.script.model = text_or_none(payload.get("model")) or session.script.model
         session.model = session.model or session.script.model
@@ -249,6 +251,8 @@ def _add_event(session: _Session, payload: dict[str, Any]) -> Reading | None:
         session.state = ("error", _error(payload))
     elif kind == "thread_rolled_back":
         session.count("rollbacks")
+    elif kind == "item_completed" and session.code.completed(payload.get("item")):
+        pass
     elif kind in _REPEATS:
         return Skip(reason="event_repeats_item")
     else:

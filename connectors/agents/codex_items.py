@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from logforge.connectors.agents.codex_code import NAME as CODE
+from logforge.connectors.agents.codex_code import CodeCalls, inner_call, ran
 from logforge.connectors.episodes import (
     Absent,
     Answered,
@@ -14,11 +16,12 @@ from logforge.connectors.episodes import (
     Transcript,
     bad_record,
     count_or_none,
+    object_or_empty,
     read_content,
     text_of,
     text_or_none,
 )
-from logforge.connectors.records import at
+from logforge.connectors.records import NotJson, at, loads
 from logforge.schemas import Reading, ResultStatus, Skip
 
 _HEADER = re.compile(r"Exit code: |Chunk ID: |Wall time: |Process exited with code ")
@@ -30,17 +33,24 @@ _IN_RESPONSE = frozenset({"web_search", "image_generation"})
 """Tools that the API itself runs within a response: no id, no output."""
 
 
-def read_item(script: Transcript, item: dict[str, Any], where: str, time: int | None) -> Reading | None:
-    """Take an item into the transcript, or say why not. Old lines do not say what they are: a role is a message."""
+def read_item(
+    script: Transcript, item: dict[str, Any], where: str, time: int | None, code: CodeCalls | None = None
+) -> Reading | None:
+    """Take an item into the transcript, or say why not. Old lines do not say what they are: a role is a message.
+
+    `code` knows the snippets that run.
+    """
     kind = item.get("type") or ("message" if "role" in item else None)
+    code = code or CodeCalls()
     if kind == "message":
         return _message(script, item, where, time)
     if kind == "reasoning":
         return _reasoning(script, item, where, time)
     if isinstance(kind, str) and kind.endswith("_output"):
-        script.answer(_output(item, where, time))
+        script.answer(_output(item, where, time, code.end(text_or_none(item.get("call_id")))))
         return None
     if isinstance(kind, str) and kind.endswith("_call"):
+        code.begin(item)
         return _call(script, item, kind.removesuffix("_call"), where, time)
     if isinstance(kind, str):
         return Skip(reason="other_item")
@@ -84,7 +94,9 @@ def _call(
     name = kind if kind in _IN_RESPONSE or kind in ("local_shell", "tool_search") else item.get("name")
     if not isinstance(name, str) or not name:
         return bad_record(where, "tool call without a name", "nameless_call", item)
-    call = Call(name, _arguments(item, kind), text_or_none(item.get("call_id")), where)
+    inner = inner_call(item.get("input")) if kind == "custom_tool" and name == CODE else None
+    name, arguments = inner or (name, _arguments(item, kind))
+    call = Call(name, arguments, text_or_none(item.get("call_id")), where)
     script.call(call, where, time, alone=kind in _IN_RESPONSE)
     return None
 
@@ -103,8 +115,11 @@ def _arguments(item: dict[str, Any], kind: str) -> Any:
     return item.get("arguments")
 
 
-def _output(item: dict[str, Any], where: str, time: int | None) -> Answered:
-    """A result: text, a list of parts, or {content, success}. The text begins with the exit code and the time taken."""
+def _output(item: dict[str, Any], where: str, time: int | None, inner: bool | None) -> Answered:
+    """A result: text, a list of parts, or {content, success}. The text begins with the exit code and the time taken.
+
+    `inner` says whether what a snippet called failed.
+    """
     output, pointer, failed = item.get("output"), at(where, "/output"), None
     if isinstance(output, dict) and "content" in output:
         failed = output["success"] is False if isinstance(output.get("success"), bool) else None
@@ -114,8 +129,24 @@ def _output(item: dict[str, Any], where: str, time: int | None) -> Answered:
     code, seconds = _verdict(text or "")
     if code is not None:
         failed = code != 0
+    if script := ran(text or ""):
+        failed = script.failed or (_printed(output) if inner is None else inner)
+        seconds = _number(script.seconds) if script.seconds else None
     status: ResultStatus | None = "refused" if _REFUSED.match(text or "") else None
     return Answered(text_or_none(item.get("call_id")), text, pointer, time, failed, status, seconds)
+
+
+def _printed(output: Any) -> bool | None:
+    """Whether a command failed whose whole result a snippet printed, exit code included."""
+    last = output[-1] if isinstance(output, list) and output else None
+    text = last.get("text") if isinstance(last, dict) else None
+    if not isinstance(text, str) or not text.startswith("{"):
+        return None
+    try:
+        code = object_or_empty(loads(text)).get("exit_code")
+    except NotJson:
+        return None
+    return code != 0 if isinstance(code, int) and not isinstance(code, bool) else None
 
 
 def _verdict(text: str) -> tuple[float | None, float | None]:

@@ -148,10 +148,13 @@ def _key(token: str) -> str:
 
 
 def texts_at(value: Any) -> set[str]:
-    """The texts that a message at this place may have: the value itself, its text, or that of one of its parts."""
+    """The texts that a message at this place may have: the value itself, its text (that of all its parts), or that of
+    one of them."""
     if isinstance(value, str):
         return {value}
     found = {jsontext.canonical(value), part_text(value)}
+    if isinstance(value, list):
+        found.add(text_of(value) or "")
     if isinstance(value, dict):
         found |= {text for key in _TEXT_KEYS if (text := text_of(value.get(key))) is not None}
         if isinstance(value.get("content"), list):
