@@ -46,9 +46,7 @@ class AgentDojo:
 
     def sniff(self, head: Head) -> float:
         """A suite, a user task and messages."""
-        mine = (
-            head.container in ("object", "array") and {"suite_name", "user_task_id", "messages"} <= head.top
-        )
+        mine = head.has_rows and {"suite_name", "user_task_id", "messages"} <= head.top
         return 0.95 if mine else 0.0
 
     def read(self, source: Source) -> Iterator[Reading]:

@@ -77,7 +77,7 @@ class ReflexionProg:
     def sniff(self, head: Head) -> float:
         """Rows with a prompt, a solution and a verdict on it."""
         fits = {"prompt", "solution", "is_solved"} <= head.top
-        return 0.95 if fits and head.container in ("object", "array") else 0.0
+        return 0.95 if fits and head.has_rows else 0.0
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per row."""

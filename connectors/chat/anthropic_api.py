@@ -48,7 +48,7 @@ class AnthropicApi:
 
     def sniff(self, head: Head) -> float:
         """A request with messages, and something that only this API has: `stop_reason`, or a `system` beside them."""
-        if head.container not in ("object", "array"):
+        if not head.has_rows:
             return 0.0
         if {"request", "response"} <= head.top:
             return 0.9 if _is_pair(head) or all(key in head.data for key in _AS_TEXT) else 0.0

@@ -39,7 +39,7 @@ class LlamaFactory:
         """Rows whose messages have a content of typed blocks with a value."""
         blocks = head.keys.get("messages.content", set())
         mine = {"type", "value"} <= blocks and "role" in head.keys.get("messages", set())
-        return 0.9 if head.container in ("object", "array") and mine else 0.0
+        return 0.9 if head.has_rows and mine else 0.0
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per row."""

@@ -49,6 +49,8 @@ SESSION_KEYS = ("session_id", "conversation_id", "thread_id")
 
 _KINDS: dict[str, SourceKind] = {kind: kind for kind in get_args(SourceKind)}
 _CALLS_IN_TEXT = re.compile(rb"<function=|<tool_call>|<execute>|```mswea_bash_command")
+_STEPS = frozenset({"action", "observation", "text"})
+"""What the entries of a `trajectory` have that are no messages."""
 _STREAM = b"chat.completion.chunk"
 _OTHER_FORMATS = frozenset(
     {"suite_name", "trajectory_format", "sessionId", "simulations", "samples", "traj", "history"}
@@ -66,7 +68,7 @@ class OpenAIMessages:
 
     def sniff(self, head: Head) -> float:
         """Rows whose `messages` have roles. Not those of formats that only look alike or write their calls as text."""
-        if head.container not in ("object", "array") or _OTHER_FORMATS & head.top or _STREAM in head.data:
+        if not head.has_rows or _OTHER_FORMATS & head.top or _STREAM in head.data:
             return 0.0
         if {"system", "max_tokens"} <= head.top or "stop_reason" in head.keys.get("response", set()):
             return 0.0  # a request to, or an exchange with, Anthropic's API
@@ -82,6 +84,9 @@ class OpenAIMessages:
             ):
                 return 0.0
             return 0.6 if "role" in keys or not keys else 0.0
+        if "trajectory" in head.top:
+            keys = head.keys.get("trajectory", set())
+            return 0.6 if {"role", "content"} <= keys and not _STEPS & keys else 0.0
         lines = (
             head.container == "object" and {"role", "content"} <= head.top and set(SESSION_KEYS) & head.top
         )
@@ -103,7 +108,8 @@ class OpenAIMessages:
         yield from sessions.episodes(self.name)
 
     def _row(self, row: Any, locator: str) -> Iterator[Reading]:
-        messages = row.get("messages") if isinstance(row, dict) else None
+        key = _key_of(row) if isinstance(row, dict) else "messages"
+        messages = row.get(key) if isinstance(row, dict) else None
         if isinstance(messages, str):
             try:
                 messages = loads(messages)
@@ -116,9 +122,9 @@ class OpenAIMessages:
                     excerpt=messages[:200],
                 )
                 return
-            pointer = at(locator, "/messages#")
+            pointer = at(locator, f"/{key}#")
         else:
-            pointer = at(locator, "/messages")
+            pointer = at(locator, f"/{key}")
         if not isinstance(messages, list):
             yield reject(locator, "no list of messages", "", row)
             return
@@ -156,8 +162,13 @@ class OpenAIMessages:
             tools=tool_names(row.get("tools")),
             success=success,
             score=score,
-            metadata=canonical({k: v for k, v in row.items() if k not in ("messages", "tools")}),
+            metadata=canonical({k: v for k, v in row.items() if k not in (_key_of(row), "tools")}),
         )
+
+
+def _key_of(row: dict[str, Any]) -> str:
+    """Where a row has its messages. Sets of coding agents' runs on the Hub call them `trajectory`."""
+    return "trajectory" if "trajectory" in row and "messages" not in row else "messages"
 
 
 def _judges_last_answer(row: dict[str, Any], messages: list[Any]) -> bool:
@@ -187,7 +198,11 @@ class _Sessions:
     def add(self, row: Any, locator: str) -> bool:
         """Take a line that is a single message of a session."""
         self._latest, self.cut = None, False
-        if not isinstance(row, dict) or "messages" in row or not isinstance(row.get("role"), str):
+        if (
+            not isinstance(row, dict)
+            or {"messages", "trajectory"} & row.keys()
+            or not isinstance(row.get("role"), str)
+        ):
             return False
         session = first_text(row, *SESSION_KEYS)
         if session is None:

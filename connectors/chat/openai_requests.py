@@ -55,7 +55,7 @@ class OpenAIRequests:
     def sniff(self, head: Head) -> float:
         """A request with messages whose response, or that of another record, has `choices`."""
         known = {"request", "response", "choices"} & head.top
-        if head.container not in ("object", "array") or not known or not _CHOICES.search(head.data):
+        if not head.has_rows or not known or not _CHOICES.search(head.data):
             return 0.0
         if b"chat.completion.chunk" in head.data or "stop_reason" in _keys(head, "response"):
             return 0.0

@@ -55,7 +55,7 @@ class RatedChat:
 
     def sniff(self, head: Head) -> float:
         """A rating beside a chat, or beside a question and its answer; a list of roles and contents may have none."""
-        if head.container not in ("object", "array") or _OTHERS & head.top:
+        if not head.has_rows or _OTHERS & head.top:
             return 0.0
         rated = bool(set(RATING_KEYS) & head.top)
         chat = any(_is_chat(head.keys.get(key, set()), rated) for key in _LISTS if key in head.top)

@@ -48,7 +48,7 @@ class ShareGPT:
     def sniff(self, head: Head) -> float:
         """Rows whose `conversations` have from and value, and no code of an agent that runs it (`<execute>`) in their texts."""
         fits = {"from", "value"} <= head.keys.get("conversations", set())
-        if not fits or head.container not in ("object", "array"):
+        if not fits or not head.has_rows:
             return 0.0
         return 0.0 if b"<execute>" in head.data else 0.9
 

@@ -48,7 +48,7 @@ class Trl:
 
     def sniff(self, head: Head) -> float:
         """A prompt with a completion, or two answers to choose from; answers without a prompt must be messages."""
-        if head.container not in ("object", "array") or {"messages", "conversations"} & head.top:
+        if not head.has_rows or {"messages", "conversations"} & head.top:
             return 0.0
         if not (set(_PAIR) <= head.top or {"prompt", "completion"} <= head.top):
             return 0.0

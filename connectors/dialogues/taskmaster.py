@@ -46,7 +46,7 @@ class Taskmaster4:
     def sniff(self, head: Head) -> float:
         """Rows with a conversation_id and utterances with a speaker and a text."""
         said = {"speaker", "text"} <= head.keys.get("utterances", set())
-        mine = head.container in ("object", "array") and "conversation_id" in head.top
+        mine = head.has_rows and "conversation_id" in head.top
         return 0.9 if mine and said else 0.0
 
     def read(self, source: Source) -> Iterator[Reading]:
@@ -157,7 +157,7 @@ class TaskmasterReward:
     def sniff(self, head: Head) -> float:
         """Rows with a conversation_id, a context, a generation and a reward."""
         mine = {"conversation_id", "context", "generation", "reward"} <= head.top
-        return 0.95 if mine and head.container in ("object", "array") else 0.0
+        return 0.95 if mine and head.has_rows else 0.0
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode of one decision per row."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from logforge.connectors.records.brackets import deepest_of_first
     from logforge.connectors.records.catalogue import BUILT_IN
+    from logforge.connectors.records.columns import column_keys, column_rows, holds_columns, plain
     from logforge.connectors.records.json import (
         MAX_DEPTH,
         NotJson,
@@ -47,10 +48,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BOM", "BUILT_IN", "HEAD_BYTES", "JSON_SUFFIXES", "LONG_BYTES", "MAX_DEPTH", "SQLITE", "Connector",
     "Database", "Fields", "Head", "Member", "NeedsWhole", "NotJson", "NotLiteral", "Source", "Span",
-    "TakesCompanions", "TooDeep", "as_one_record", "at", "canonical", "columns_of", "deepest_of_first",
-    "described", "elements", "excerpt", "fields", "joined", "json", "literal", "loads", "look",
-    "malformed", "members", "mend", "open_database", "plain_rows", "pointer", "read_text", "sidecars",
-    "table_rows", "too_deep", "too_long", "without_halves",
+    "TakesCompanions", "TooDeep", "as_one_record", "at", "canonical", "column_keys", "column_rows",
+    "columns_of", "deepest_of_first", "described", "elements", "excerpt", "fields", "holds_columns",
+    "joined", "json", "literal", "loads", "look", "malformed", "members", "mend", "open_database",
+    "plain", "plain_rows", "pointer", "read_text", "sidecars", "table_rows", "too_deep", "too_long",
+    "without_halves",
 ]  # fmt: skip
 
 face(
@@ -58,6 +60,7 @@ face(
     base="Connector HEAD_BYTES Head JSON_SUFFIXES TakesCompanions look",
     brackets="deepest_of_first",
     catalogue="BUILT_IN",
+    columns="column_keys column_rows holds_columns plain",
     json="MAX_DEPTH NotJson TooDeep canonical joined loads without_halves",
     json_members="LONG_BYTES Member members pointer",
     pyliteral="Fields NotLiteral fields literal",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from logforge.connectors.records.columns import PARQUET, column_keys, first_row, holds_columns
 from logforge.connectors.records.rejects import at, excerpt, malformed, too_deep
 from logforge.connectors.records.source import BOM, NeedsWhole, Source, Span
 from logforge.connectors.records.sqlite import SQLITE, database_columns
@@ -103,7 +104,7 @@ _LONG_PATH = 1000
 _DEPTH = 20
 _LATER_OBJECT = re.compile(rb"\n[ \t\r]*+\{")
 
-Container = Literal["object", "array", "text", "zip", "parquet", "sqlite", "binary", "empty"]
+Container = Literal["object", "array", "text", "zip", "parquet", "arrow", "sqlite", "binary", "empty"]
 """What a file's first bytes are."""
 
 
@@ -112,12 +113,18 @@ class Head(NamedTuple):
 
     name: str
     data: bytes
+    """The first bytes; of a Parquet or Arrow file the first row as JSON."""
     container: Container
     keys: dict[str, set[str]]
-    """Keys by depth path: "" the first object's own keys (or a Parquet file's columns), "messages" those of the first object
+    """Keys by depth path: "" the first object's own keys (or a file's columns), "messages" those of the first object
     inside it, and so on. Of a database "" has the tables, and each table its columns."""
     members: tuple[str, ...] = ()
     """The names of a zip archive's members."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Its records are JSON values, or rows of columns (Parquet, Arrow) that come as such."""
+        return self.container in ("object", "array", "parquet", "arrow")
 
     @property
     def top(self) -> set[str]:
@@ -140,8 +147,8 @@ def look(path: Path) -> Head:
         return Head(path.name, data, "empty", {})
     if data.startswith(b"PK\x03\x04"):
         return Head(path.name, data, "zip", {}, _members(path))
-    if data.startswith(b"PAR1"):
-        return Head(path.name, data, "parquet", {"": _parquet_columns(path)})
+    if holds_columns(data):
+        return _columns_head(path, data)
     if data.startswith(SQLITE):
         return Head(path.name, data, "sqlite", database_columns(path))
     if text[:1] in (b"{", b"["):
@@ -155,14 +162,12 @@ def look(path: Path) -> Head:
     )
 
 
-def _parquet_columns(path: Path) -> set[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return set(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError, ValueError):
-        return set()
+def _columns_head(path: Path, data: bytes) -> Head:
+    """That of columns: the first row as JSON, and the keys that the columns may have besides those that it has."""
+    row, keys = first_row(path, HEAD_BYTES), column_keys(path)
+    for place, names in _keys(row).items():
+        keys.setdefault(place, set()).update(names)
+    return Head(path.name, row, "parquet" if data.startswith(PARQUET) else "arrow", keys)
 
 
 def _members(path: Path) -> tuple[str, ...]:

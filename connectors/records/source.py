@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from logforge.connectors.records import json as jsontext
 from logforge.connectors.records.brackets import BLOCK, Piece, pieces
+from logforge.connectors.records.columns import holds_columns, json_rows
 from logforge.connectors.records.rejects import malformed, too_long
 from logforge.schemas import InputError, Reject, remedy_of
 
@@ -100,12 +101,15 @@ class Source:
                     yield number, line
 
     def records(self) -> Iterator[tuple[str, Any | Reject]]:
-        """Locator and parsed value of each record of a JSON-lines file, a JSON array or a single JSON document.
+        """Locator and parsed value of each record of a JSON-lines file, a JSON array or a single JSON document; each row of a
+        Parquet or Arrow file.
 
         A line that is no JSON comes as a Reject; so does a document that is no JSON as a whole. A damaged array still
         gives the elements that are whole. Of an array only one element is held at a time.
         """
-        if self.span or self.is_lines():
+        if self.has_columns():
+            yield from json_rows(self.path, self.label, self.max_record)
+        elif self.span or self.is_lines():
             yield from self._line_values()
         elif self.first_byte() == b"[":
             yield from self._elements()
@@ -170,12 +174,19 @@ class Source:
             file.seek(self.start)
             return file.read(1)
 
+    def has_columns(self) -> bool:
+        """A Parquet or Arrow file, whose rows are records."""
+        with self.path.open("rb") as file:
+            return holds_columns(file.read(8))
+
     def is_lines(self) -> bool:
         """JSON lines, when one of the first lines is a JSON value on its own; else one value over several lines.
 
         Several, because the first may be damaged. A document's later lines can be values on their own by chance, so then
         the whole file must fail to be a document as well. An array on a line of its own is an array.
         """
+        if self.has_columns():
+            return False
         is_array = self.first_byte() == b"["
         if not self._has_second_line(within=self.max_record if is_array else inf):
             return not is_array

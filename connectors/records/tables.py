@@ -1,6 +1,6 @@
-"""Rows of a table as records: JSON lines or arrays, CSV, Parquet. Each row is an object of its column names and values.
+"""Rows of a table as records: JSON lines or arrays, CSV, Parquet, Arrow. Each row is an object of its column names and values.
 
-Locators: `label:LINE` for a JSON line and for the line on which a CSV row begins, `label#/ROW` (from 0) for Parquet. Columns
+Locators: `label:LINE` for a JSON line and for the line on which a CSV row begins, `label#/ROW` (from 0) for Parquet and Arrow. Columns
 follow as a pointer.
 """
 
@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import sys
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from itertools import islice
 from typing import Any
 
 from logforge.connectors.records.base import Head, look
+from logforge.connectors.records.columns import column_rows, holds_columns, plain
 from logforge.connectors.records.rejects import excerpt
 from logforge.connectors.records.source import BOM, Source
 from logforge.schemas import Reject
 
-PARQUET = b"PAR1"
-"""How a Parquet file begins and ends."""
 _DELIMITERS = (",", ";", "\t")
-_BATCH = 4096
 
 
 def columns_of(head: Head) -> set[str]:
@@ -41,9 +36,9 @@ def table_rows(source: Source, key_column: str) -> Iterator[tuple[str, Any | Rej
     Text is read as CSV when its first line names the column without which there is no row.
     """
     with source.path.open("rb") as file:
-        start = file.read(len(PARQUET))
-    if start == PARQUET:
-        yield from _parquet(source)
+        start = file.read(8)
+    if holds_columns(start):
+        yield from column_rows(source.path, source.label)
     elif source.first_byte() not in (b"{", b"[") and key_column in _first_names(source):
         yield from _csv(source)
     else:
@@ -53,50 +48,6 @@ def table_rows(source: Source, key_column: str) -> Iterator[tuple[str, Any | Rej
 def _first_names(source: Source) -> list[str]:
     _, first = next(source.lines(), (0, b""))
     return _header(first.decode("utf-8", "replace"))[0] if isinstance(first, bytes) else []
-
-
-def _parquet(source: Source) -> Iterator[tuple[str, Any | Reject]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    number = 0
-    try:
-        with pq.ParquetFile(source.path) as file:
-            for batch in file.iter_batches(_BATCH):
-                for row in _rows_of(batch):
-                    yield f"{source.label}#/{number}", row
-                    number += 1
-    except (pa.ArrowException, OSError, ValueError) as error:
-        yield (
-            f"{source.label}#/{number}",
-            Reject(
-                locator=f"{source.label}#/{number}",
-                reason="not readable as Parquet from this row on (cut off or damaged)",
-                rule="malformed_record",
-                detail=str(error)[:200],
-            ),
-        )
-
-
-def _rows_of(batch: Any) -> list[dict[str, Any]]:
-    """The rows of a record batch. A value that Python has no room for (a date in the year 300,000) comes as text."""
-    try:
-        rows: list[dict[str, Any]] = batch.to_pylist()
-        return rows
-    except (OverflowError, ValueError):
-        columns = [[_cell(cell) for cell in column] for column in batch.columns]
-        return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _cell(cell: Any) -> Any:
-    import pyarrow as pa
-
-    for value in (cell.as_py, lambda: cell.cast(pa.string()).as_py()):
-        try:
-            return value()
-        except (OverflowError, ValueError, pa.ArrowException):
-            continue
-    return f"[{cell.type}]"
 
 
 def _header(line: str) -> tuple[list[str], str]:
@@ -168,7 +119,7 @@ def _misfit(where: str, row: list[str] | csv.Error, names: list[str], line: str)
 
 
 def plain_rows(source: Source, *columns: str) -> Iterator[tuple[str, Any | Reject]]:
-    """Locator and plain value of each row of a JSON, CSV or Parquet file; what cannot be read comes as a Reject.
+    """Locator and plain value of each row of a JSON, CSV, Parquet or Arrow file; what cannot be read comes as a Reject.
 
     Text is a CSV file when its first line names one of `columns`.
     """
@@ -180,23 +131,3 @@ def plain_rows(source: Source, *columns: str) -> Iterator[tuple[str, Any | Rejec
             yield locator, row
         else:
             yield locator, {str(name): None if cell == "" else plain(cell) for name, cell in row.items()}
-
-
-def plain(value: Any) -> Any:
-    """A value of a Parquet column as JSON would hold it; what is not finite becomes null."""
-    if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        pairs = bool(value) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
-        return {str(key): plain(inner) for key, inner in value} if pairs else [plain(item) for item in value]
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Decimal):
-        return float(value) if value.is_finite() else None
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return value if value is None or isinstance(value, str | int | bool) else str(value)

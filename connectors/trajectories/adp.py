@@ -75,7 +75,7 @@ class AdpStd:
     def sniff(self, head: Head) -> float:
         """Rows whose content is made of actions and observations that name their class."""
         known = "content" in head.top and "class_" in head.keys.get("content", set())
-        return 0.95 if known and head.container in ("object", "array") else 0.0
+        return 0.95 if known and head.has_rows else 0.0
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per row."""

@@ -58,7 +58,7 @@ class AdpRaw:
 
     def sniff(self, head: Head) -> float:
         """One of the four shapes; messages with structured calls are not among them."""
-        if head.container not in ("object", "array"):
+        if not head.has_rows:
             return 0.0
         keys = head.keys
         if {"target", "trajectory"} <= head.top and {"role", "text"} <= keys.get("trajectory", set()):

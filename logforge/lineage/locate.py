@@ -7,15 +7,25 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from logforge.connectors.episodes import part_text, text_of
-from logforge.connectors.records import BOM, SQLITE, Source, open_database, table_rows
+from logforge.connectors.records import (
+    BOM,
+    SQLITE,
+    Source,
+    column_keys,
+    column_rows,
+    holds_columns,
+    open_database,
+    plain,
+)
 from logforge.connectors.records import json as jsontext
 from logforge.ingestion.sources import Limits, packed_kind, unpack
 from logforge.schemas import Reject
@@ -41,16 +51,16 @@ def resolve(path: Path, locator: str, label: str) -> Any:
     if where is None:
         raise LookupError(f"{locator!r} does not begin with the label {label!r}")
     pointers = where["pointers"].split("#")[1:]
-    is_database = _is_database(path) and not (where["line"] or where["member"])
-    data = b"" if is_database else _member(path, where["member"])
+    rows = None if where["line"] or where["member"] else _rows_of(path)
+    data = b"" if rows else _member(path, where["member"])
     try:
-        if is_database:
-            value, pointers = _row(path, pointers)
+        if rows:
+            value, pointers = rows(path, pointers)
         else:
-            value = _line(data, int(where["line"]), pointers) if where["line"] else _whole(path, data)
+            value = _line(data, int(where["line"]), pointers) if where["line"] else _whole(data)
         for number, pointer in enumerate(pointers):
             value = _follow(jsontext.loads(value) if number else value, pointer)
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, StopIteration) as error:
         raise LookupError(f"{locator!r} leads nowhere: {type(error).__name__}: {error}") from None
     return value
 
@@ -84,9 +94,22 @@ def _member(path: Path, name: str | None) -> bytes:
         return archive.read(name)
 
 
-def _is_database(path: Path) -> bool:
+def _rows_of(path: Path) -> Callable[[Path, list[str]], tuple[Any, list[str]]] | None:
+    """How a row of a file is found whose rows are no JSON; None for others."""
     with path.open("rb") as file:
-        return file.read(len(SQLITE)) == SQLITE
+        start = file.read(len(SQLITE))
+    return _row if start == SQLITE else _column_row if holds_columns(start) else None
+
+
+def _column_row(path: Path, pointers: list[str]) -> tuple[Any, list[str]]:
+    """The row of a Parquet or Arrow file that a locator leads to, and the way that is left in it; without a row the columns."""
+    number, *rest = (pointers[0] if pointers else "").split("/")[1:] or [""]
+    if not number:
+        return column_keys(path), pointers
+    _, row = next(islice(column_rows(path, ""), int(number), None))
+    if isinstance(row, Reject):
+        raise LookupError(row.reason)
+    return plain(row), ["".join(f"/{name}" for name in rest), *pointers[1:]]
 
 
 def _row(path: Path, pointers: list[str]) -> tuple[Any, list[str]]:
@@ -104,9 +127,7 @@ def _row(path: Path, pointers: list[str]) -> tuple[Any, list[str]]:
     return row, ["".join(f"/{name}" for name in names[2:]), *pointers[1:]]
 
 
-def _whole(path: Path, data: bytes) -> Any:
-    if data.startswith(b"PAR1"):
-        return [row for _, row in table_rows(Source(path, ""), "")]
+def _whole(data: bytes) -> Any:
     try:
         return jsontext.loads(data)
     except jsontext.NotJson:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from logforge.connectors.records import SQLITE, Source
+from logforge.connectors.records import SQLITE, Source, holds_columns
 from logforge.connectors.records import json as jsontext
 from logforge.schemas import Episode, Message, Reject, Step
 
@@ -74,7 +74,7 @@ def shape_of(path: Path) -> Shape:
     if data.startswith(b"PK\x03\x04"):
         with zipfile.ZipFile(path) as archive:
             return Shape("zip", [(name, archive.read(name)) for name in archive.namelist()])
-    if data.startswith((b"PAR1", SQLITE)):
+    if data.startswith(SQLITE) or holds_columns(data):
         return Shape("binary", [data])
     found = list(Source(path, "").records())
     values = [Raw(value.excerpt) if isinstance(value, Reject) else value for _, value in found]

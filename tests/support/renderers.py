@@ -277,6 +277,40 @@ def step_parquet(talks: list[Talk], chance: random.Random) -> bytes:
     return file.getvalue()
 
 
+def as_columns(render: Callable[[list[Talk], random.Random], bytes], kind: str) -> Any:
+    """The rows of JSON lines or of an array as a Parquet or Arrow file."""
+
+    def columns(talks: list[Talk], chance: random.Random) -> bytes:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        text = render(talks, chance).decode()
+        rows = (
+            json.loads(text)
+            if text.startswith("[")
+            else [json.loads(line) for line in text.split("\n") if line]
+        )
+        table, file = pa.Table.from_pylist(rows), io.BytesIO()
+        if kind == "parquet":
+            pq.write_table(table, file)
+        else:
+            with (
+                pa.ipc.new_file(file, table.schema)
+                if kind == "file"
+                else pa.ipc.new_stream(file, table.schema) as writer
+            ):
+                writer.write_table(table)
+        return file.getvalue()
+
+    return columns
+
+
+def trajectories(talks: list[Talk], chance: random.Random) -> bytes:
+    """As the sets of coding agents' runs on the Hub have them."""
+    rows = [{"trajectory_id": t.name, "trajectory": openai_messages(t), "resolved": t.success} for t in talks]
+    return lines(rows)
+
+
 def openai_ending(talk: Talk) -> bool:
     return not ends_open(talk) and (talk.success is not None or has_last_word(talk))
 
@@ -295,6 +329,27 @@ SHAPES = {
     "openai messages as text": Shape(
         "openai_messages", ".jsonl", openai_text, ending=openai_ending, judged=True
     ),
+    "openai parquet": Shape(
+        "openai_messages",
+        ".parquet",
+        as_columns(openai_lines, "parquet"),
+        ending=openai_ending,
+        judged=True,
+    ),
+    "openai arrow file": Shape(
+        "openai_messages", ".arrow", as_columns(openai_lines, "file"), ending=openai_ending, judged=True
+    ),
+    "openai arrow stream": Shape(
+        "openai_messages", ".arrow", as_columns(openai_lines, "stream"), ending=openai_ending, judged=True
+    ),
+    "trajectory parquet": Shape(
+        "openai_messages",
+        ".parquet",
+        as_columns(trajectories, "parquet"),
+        ending=openai_ending,
+        judged=True,
+    ),
+    "trl parquet": Shape("trl", ".parquet", as_columns(trl_rows, "parquet")),
     "session lines": Shape("openai_messages", ".jsonl", session_lines),
     "openai requests": Shape("openai_requests", ".jsonl", openai_requests, ends_with_agent=True),
     "tau-bench": Shape(
@@ -305,6 +360,15 @@ SHAPES = {
         "sharegpt_tools",
         ".json",
         sharegpt,
+        thoughts=False,
+        ids=False,
+        text_with_calls=False,
+        unanswered=False,
+    ),
+    "sharegpt parquet": Shape(
+        "sharegpt_tools",
+        ".parquet",
+        as_columns(sharegpt, "parquet"),
         thoughts=False,
         ids=False,
         text_with_calls=False,

@@ -25,7 +25,7 @@ from logforge.connectors.records import (
 )
 from logforge.schemas import InputError
 
-TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".parquet"})
+TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".parquet", ".arrow"})
 """Tables among logs are meant to be read too."""
 DATABASE_SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
 """So are databases; those of other names (an editor's settings) are often no logs."""

@@ -24,7 +24,6 @@ CASES = sorted((DATA / "quirks").iterdir())
 UNHANDLED = {
     "065",
     "066",
-    "067",
     "068",
     "070",
     "072",
