@@ -88,6 +88,7 @@ def add_event(builder: CallOrder, event: Any, where: str) -> None:
         return  # a piece of a later event that repeats all of it
     parts = read_parts(event.get("content"), at(where, "/content"))
     builder.rejects += parts.rejects
+    builder.note(parts.unknown, decides=_agent(event) is not None or parts.decides)
     time = micros(event.get("timestamp"))
     add_responses(builder, parts.responses, time)
     if _agent(event) is None:

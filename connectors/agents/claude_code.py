@@ -238,6 +238,7 @@ def _add_turn(builder: EpisodeBuilder, turn: _Turn, asked: dict[str, int]) -> No
         "cost_usd": turn.cost,
     }
     builder.rejects += parts.rejects
+    builder.note(parts.unknown, decides=True)
     if parts.texts or parts.calls:
         builder.turn(parts.text, parts.calls, where or line.locator, **more)
         asked.update(
@@ -252,6 +253,7 @@ def _add_turn(builder: EpisodeBuilder, turn: _Turn, asked: dict[str, int]) -> No
 
 def _add_user(builder: EpisodeBuilder, line: Line, parts: Parts, asked: dict[str, int]) -> None:
     builder.rejects += parts.rejects
+    builder.note(parts.unknown, decides=parts.decides)
     for answer in parts.answers:
         _add_answer(builder, line, answer, asked)
     if parts.texts:

@@ -65,7 +65,7 @@ def _message(script: Transcript, item: dict[str, Any], where: str, time: int | N
     if not isinstance(content, str | list):
         return bad_record(where, "content is neither text nor a list of parts", "bad_content", item)
     parts = read_content(content, at(where, "/content"))
-    script.rejects += parts.rejects
+    script.note(parts, decides=role == "assistant" or parts.decides)
     if role == "assistant":
         script.text(parts.texts, where, time)
     elif parts.texts:

@@ -24,6 +24,7 @@ def add_message(builder: CallOrder, message: Any, where: str, notices: list[Any]
     elif kind == "user":
         parts = read_parts(message.get("content"), at(where, "/content"))
         builder.rejects += parts.rejects
+        builder.note(parts.unknown, decides=parts.decides)
         if parts.texts:
             time = micros(message.get("timestamp"))
             builder.message("user", parts.text, parts.texts[0].locator, created_at=time)
@@ -40,6 +41,7 @@ def add_message(builder: CallOrder, message: Any, where: str, notices: list[Any]
 def _add_turn(builder: CallOrder, message: dict[str, Any], where: str) -> set[str]:
     parts = read_parts(message.get("content"), at(where, "/content"))
     builder.rejects += parts.rejects
+    builder.note(parts.unknown, decides=True)
     listed = message.get("toolCalls")
     calls = [
         (call, at(where, f"/toolCalls/{index}"))
@@ -100,6 +102,7 @@ def _add_result(builder: CallOrder, call: dict[str, Any], where: str) -> bool:
         return False
     parts = read_parts(result, at(where, "/result"))
     builder.rejects += parts.rejects
+    builder.note(parts.unknown, decides=False)
     failed = {"success": False, "error": True, "cancelled": True}.get(str(state))
     status: ResultStatus | None = "refused" if state == "cancelled" else None
     if parts.responses:

@@ -121,7 +121,7 @@ class Run:
         if name == "system":
             self.builder.message(
                 "system",
-                text_of(args.get("content")),
+                args.get("content"),
                 place_of(args, "content", place_of(event, "args", where)),
             )
             self.builder.offer(tool_names(args.get("tools")))
@@ -184,7 +184,7 @@ class Run:
             self._turns.setdefault(response_id, set()).update(call.call_id for call in calls)
         usage = object_or_empty(response.get("usage"))
         self.builder.turn(
-            text_of(message.get("content")),
+            message.get("content"),
             calls,
             place_of(message, "content", place),
             thought=first_text(message, "reasoning_content"),

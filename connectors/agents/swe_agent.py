@@ -116,7 +116,7 @@ def _add_prompt(builder: EpisodeBuilder, run: list[tuple[int, dict[str, Any]]], 
         role = message.get("role")
         if role not in ("system", "user"):
             return
-        builder.message(role, text_of(message.get("content")), at(locator, f"/history/{index}/content"))
+        builder.message(role, message.get("content"), at(locator, f"/history/{index}/content"))
 
 
 def _decisions(run: list[tuple[int, dict[str, Any]]], count: int) -> list[tuple[int, dict[str, Any]] | None]:

@@ -22,7 +22,6 @@ from logforge.connectors.episodes import (
     first_user_text,
     micros,
     object_or_empty,
-    part_text,
     read_rows,
     reject,
     text_of,
@@ -96,19 +95,24 @@ def _add(builder: EpisodeBuilder, message: Any, where: str) -> None:
     elif role == "tool":
         _add_result(builder, message, where)
     elif role in ("system", "user"):
-        builder.message(role, text_of(message.get("content")), where)
+        builder.message(role, message.get("content"), where)
     else:
         reason = "message whose role is none of system, user, assistant, tool"
         builder.rejects.append(bad_part(where, reason, "unknown_role", message))
 
 
 def _add_turn(builder: EpisodeBuilder, message: dict[str, Any], where: str) -> None:
-    content, thought = message.get("content"), None
+    content: Any = message.get("content")
+    thought = None
     if isinstance(content, list):
         thoughts = [part for part in content if object_or_empty(part).get("type") in _THINKING]
         content = [part for part in content if object_or_empty(part).get("type") not in _THINKING]
-        thought = "\n".join(part_text(part) for part in thoughts) or None
-    calls, text = calls_of(message, where, builder.rejects), text_of(content or None)
+        thought = (
+            "\n".join(text for part in thoughts if (text := first_text(part, "thinking", "text", "content")))
+            or None
+        )
+    calls = calls_of(message, where, builder.rejects)
+    text = content or None
     if message.get("tool_calls") and not calls:
         builder.message("assistant", text, where, thought=thought)
     else:

@@ -12,6 +12,7 @@ from logforge.connectors.episodes import (
     EpisodeBuilder,
     Parts,
     Text,
+    Unknown,
     bad_part,
     count_or_none,
     first_number,
@@ -168,13 +169,13 @@ class Talk:
         if role == "assistant" and (not own or text_or_none(message.get("id")) in self._others):
             self._show(message, place)
         elif role == "tool" and text_or_none(message.get("tool_call_id")) in self._shown:
-            self.builder.message("user", text_of(message.get("content")), place)
+            self.builder.message("user", message.get("content"), place)
         elif role == "assistant":
             self._turn(message, where, place, more)
         elif role == "tool":
             self._result(message, where, place)
         else:
-            self.builder.message(role, text_of(message.get("content")), place)
+            self.builder.message(role, message.get("content"), place)
 
     def _show(self, message: dict[str, Any], place: str) -> None:
         """What another agent said is read, not decided; so is what its calls gave."""
@@ -191,6 +192,7 @@ class Talk:
             self.builder.offer(sorted({*offered, *self._by_provider}))
         calls = parts.calls + calls_of(message, where, self.builder.rejects)
         self.builder.rejects += parts.rejects
+        self.builder.note(parts.unknown, decides=True)
         self._by_provider |= {call.name for call in parts.calls}
         more = {"thought": parts.thought, "model": text_or_none(message.get("model")), **known}
         text = (content if isinstance(content, str) else parts.text) or None  # content is never left out
@@ -249,6 +251,8 @@ def _read_part(parts: Parts, block: Any, where: str) -> None:
             parts.answers.append(Answer(call_id, error or text_of(block["result"]), bool(error), place))
     elif isinstance(block, dict | str):
         text = part_text(block)
+        if text is None:
+            parts.unknown.append(Unknown(where, block))
         parts.texts += [Text(text, where)] if text else []
     else:
         parts.rejects.append(bad_part(where, "content block is no object", "bad_block", block))

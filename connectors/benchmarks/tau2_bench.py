@@ -131,7 +131,7 @@ class _Talk:
         elif role == "tool":
             self._result(message, index, where)
         elif role == "system":
-            self.builder.message("system", text_of(message.get("content")), where)
+            self.builder.message("system", message.get("content"), where)
         else:
             reason = "message whose role is none of system, user, assistant, tool"
             self.builder.rejects.append(bad_part(where, reason, "unknown_role", message))

@@ -111,7 +111,7 @@ def _add_chain(builder: EpisodeBuilder, messages: list[Any], pointer: str) -> No
     for index, message in enumerate(messages):
         where = f"{pointer}/{index}"
         if _is_unheard(messages, index):
-            builder.message("assistant", text_of(message.get("content")), where)
+            builder.message("assistant", message.get("content"), where)
         else:
             add_message(builder, message, where)
 

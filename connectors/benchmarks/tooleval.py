@@ -143,7 +143,7 @@ class _Chain:
         """What the agent said without calling a tool after it."""
         said, self._said = self._said, None
         if said is not None:
-            self.builder.turn(text_of(said.message), [], said.place)
+            self.builder.turn(said.message, [], said.place)
 
     def _tool(self, node: _Node) -> None:
         found = _fields(node.message)

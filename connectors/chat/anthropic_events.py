@@ -219,7 +219,7 @@ def _add_text(
     script: Transcript, kind: str, event: dict[str, Any], where: str, time: int | None
 ) -> Reading | None:
     parts = read_content(event.get("content"), at(where, "/content"))
-    script.rejects += parts.rejects
+    script.note(parts, decides=kind.startswith("agent.") or parts.decides)
     if kind == "agent.thinking":
         if not parts.texts and not parts.thoughts:
             return Skip(reason="hidden_thinking")

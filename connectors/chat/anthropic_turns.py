@@ -22,6 +22,7 @@ def add_turn(builder: EpisodeBuilder, content: Any, where: str, told: Exchange |
     more: dict[str, Any] = {}
     parts = read_content(content, where)
     builder.rejects += parts.rejects
+    builder.note(parts.unknown, decides=True)
     if told is not None:
         offer_requested(builder, told.request)
         usage = told.response.get("usage")

@@ -89,7 +89,7 @@ def add_history(builder: EpisodeBuilder, messages: list[Any], pointer: str) -> N
         role = message.get("role") if isinstance(message, dict) else None
         if role in ("system", "developer", "user", "tool", "function"):
             said = "user" if role in ("tool", "function") else role
-            builder.message(said, text_of(message.get("content")), where)
+            builder.message(said, message.get("content"), where)
         elif role == "assistant":
             calls = message.get("tool_calls") or message.get("function_call")
             key = "/tool_calls" if message.get("tool_calls") else "/function_call"

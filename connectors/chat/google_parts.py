@@ -11,6 +11,7 @@ from logforge.connectors.episodes import (
     EpisodeBuilder,
     Speech,
     Text,
+    Unknown,
     bad_part,
     count_or_none,
     text_or_none,
@@ -19,6 +20,8 @@ from logforge.connectors.records import at, canonical
 from logforge.schemas import Reject
 
 _BREAK = re.compile(r"_([a-z])")
+_KNOWN_ALONE = frozenset({"thought", "thought_signature", "thoughtSignature", "text"})
+"""A part of these alone says nothing."""
 _MARKS = ("inline_data", "file_data", "executable_code", "code_execution_result")
 
 
@@ -39,6 +42,13 @@ class GoogleParts(Speech):
     calls: list[Call] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
+    unknown: list[Unknown] = field(default_factory=list)
+    """What is not understood, by its locator: EpisodeBuilder.note takes it."""
+
+    @property
+    def decides(self) -> bool:
+        """True when nothing else is left of a message that holds what is not understood."""
+        return not (self.texts or self.responses)
 
 
 def key_of(row: dict[str, Any], name: str) -> str:
@@ -91,6 +101,8 @@ def _read_part(parts: GoogleParts, part: Any, where: str) -> None:
             kind.append(Text(part["text"], at(where, "/text")))
     elif marks := [name for name in _MARKS if value_of(part, name) is not None]:
         parts.texts += [Text(_mark(part, name), at(where, "/" + key_of(part, name))) for name in marks]
+    elif call is None and response is None and not part.keys() <= _KNOWN_ALONE:
+        parts.unknown.append(Unknown(where, part))
 
 
 def _mark(part: dict[str, Any], name: str) -> str:

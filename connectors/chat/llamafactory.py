@@ -15,8 +15,10 @@ from logforge.connectors.episodes import (
     Call,
     EpisodeBuilder,
     Text,
+    Unknown,
     bad_part,
     close,
+    part_text,
     read_rows,
     reject,
     stopped_by,
@@ -64,6 +66,7 @@ class _Blocks:
         self.thoughts: list[str] = []
         self.calls: list[Call] = []
         self.called = False
+        self.unknown: list[Unknown] = []
         listed = content if isinstance(content, list) else []
         if not isinstance(content, list) and content is not None:
             self.texts.append(Text(text_of(content) or "", where))
@@ -82,8 +85,10 @@ class _Blocks:
             self.thoughts.append(text_of(value) or "")
         elif kind == "text":
             self.texts.append(Text(text_of(value) or "", place))
+        elif (mark := part_text(block)) is not None and isinstance(kind, str):
+            self.texts.append(Text(mark, where))
         elif isinstance(kind, str):
-            self.texts.append(Text(f"[{kind}]", where))
+            self.unknown.append(Unknown(where, block))
         else:
             rejects.append(bad_part(where, "content block without a type", "bad_block", block))
 
@@ -114,6 +119,7 @@ class _Chat:
             return
         content = message.get("content")
         blocks = _Blocks(content, at(where, "/content"), self.builder.rejects)
+        self.builder.note(blocks.unknown, decides=role == "assistant" or not blocks.texts)
         place = blocks.texts[0].locator if blocks.texts else where
         if role == "assistant":
             self._turn(blocks, place)

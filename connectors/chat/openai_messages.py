@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from logforge.connectors.chat.dialogue import add_history
+from logforge.connectors.chat.message_keys import refusal_of, unread, unsaid
 from logforge.connectors.chat.ratings import rating_of
 from logforge.connectors.episodes import (
     FINISHING,
@@ -44,6 +45,9 @@ from logforge.connectors.records import Head, NeedsWhole, NotJson, Source, at, c
 from logforge.schemas import Ending, Episode, Message, Reading, Reject, ResultStatus, SourceKind
 
 ROLES = frozenset({"system", "developer", "user"})
+_READ_ROLES = ROLES | {"assistant", "tool", "function"}
+AGENTS = frozenset({"ai", "agent", "bot", "model", "gpt", "llm", "chatbot", "assistant", "computer"})
+"""Roles by which other formats call the agent."""
 SESSION_KEYS = ("session_id", "conversation_id", "thread_id")
 """Keys that tell the conversation of a line that is a single message."""
 
@@ -272,20 +276,41 @@ def add_message(builder: EpisodeBuilder, message: Any, where: str) -> None:
     """Read one OpenAI-style message into the builder. `where` is its locator."""
     role = message.get("role") if isinstance(message, dict) else None
     content = message.get("content") if role is not None else None
-    if role == "assistant":
+    if (
+        content is None
+        and isinstance(role, str)
+        and role in _READ_ROLES
+        and (found := _unsaid(role, message))
+    ):
+        builder.unknown(where, found, decides=True)
+    elif role == "assistant":
         _add_turn(builder, message, content, where)
         builder.cut = stopped_by(message)
     elif role == "tool" or role == "function":
         _add_result(builder, message, content, where)
     elif not isinstance(role, str) or role not in ROLES:
-        known = "system, developer, user, assistant, tool, function"
-        builder.rejects.append(
-            bad_part(where, f"message whose role is none of {known}", "unknown_role", message)
-        )
+        _add_stranger(builder, message, where)
     elif isinstance(content, list) and any(_is_result(block) for block in content):
         _add_answers(builder, message, content, where)
     else:
-        builder.message(role, text_of(content), where, created_at=_time(message))
+        builder.message(role, content, where, created_at=_time(message))
+
+
+def _unsaid(role: str, message: dict[str, Any]) -> dict[str, Any]:
+    """What a message without content may say under keys that nobody reads; nothing of one that calls."""
+    calls = role == "assistant" and (message.get("tool_calls") or message.get("function_call"))
+    return {} if calls else unsaid(message)
+
+
+def _add_stranger(builder: EpisodeBuilder, message: Any, where: str) -> None:
+    """A message of nobody that is known. One that calls, or has another format's word for the agent, may be the agent's own."""
+    row = message if isinstance(message, dict) else {}
+    calls = row.get("tool_calls") or row.get("function_call") or unread(row, ())
+    if calls or str(row.get("role")).lower() in AGENTS:
+        builder.unknown(where, message, decides=True)
+        return
+    known = "system, developer, user, assistant, tool, function"
+    builder.rejects.append(bad_part(where, f"message whose role is none of {known}", "unknown_role", message))
 
 
 def _add_turn(builder: EpisodeBuilder, message: dict[str, Any], content: Any, where: str) -> None:
@@ -296,10 +321,13 @@ def _add_turn(builder: EpisodeBuilder, message: dict[str, Any], content: Any, wh
     if isinstance(content, list):
         parts = read_content(content, at(where, "/content"))
         builder.rejects += parts.rejects
+        builder.note(parts.unknown, decides=True)
         named = named or bool(parts.calls) or any(part.rule == "nameless_call" for part in parts.rejects)
         content, thought, calls = parts.text, parts.thought or thought, calls + parts.calls
     else:
-        content = text_of(content)
+        content = content or refusal_of(message) or content
+    if lost := unread(message, calls):
+        builder.unknown(where, lost, decides=True)
     if named and not calls:
         # It decided something that the log no longer tells; a `respond` step would be an invention.
         builder.message("assistant", content, where, thought=thought, created_at=_time(message))
@@ -353,6 +381,7 @@ def _add_answers(builder: EpisodeBuilder, message: dict[str, Any], content: list
     """A user turn of Anthropic blocks: each result on its own, and whatever the user wrote as a message of its own."""
     parts = read_content(content, at(where, "/content"))
     builder.rejects += parts.rejects
+    builder.note(parts.unknown, decides=parts.decides)
     for answer in parts.answers:
         builder.result(
             answer.call_id, answer.text, answer.locator, failed=answer.failed, created_at=_time(message)

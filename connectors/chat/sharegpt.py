@@ -91,24 +91,25 @@ class _Chat:
             self.ids += answer_all(self.builder, self._asked, value, place_of(turn, "value", where))
             self._asked = []
         elif role == "assistant":
-            self._said(text_of(value), place_of(turn, "value", where))
+            self._said(value, place_of(turn, "value", where))
             self.builder.cut = stopped_by(turn)
         elif role is not None:
-            self.builder.message(role, text_of(value), f"{where}/value" if value else where)
+            self.builder.message(role, value, f"{where}/value" if value else where)
         else:
             known = ", ".join(_ROLES)
             self.builder.rejects.append(
                 bad_part(where, f"turn whose `from` is none of {known}", "unknown_role", turn)
             )
 
-    def _said(self, text: str | None, place: str) -> None:
+    def _said(self, value: Any, place: str) -> None:
         """What gpt says: words, or calls that are written as text."""
+        text = text_of(value)
         calls = said_calls(text, self._offered, place)
         self._asked = [call.name for call in calls or ()]
         if calls == []:
             self.builder.unparsed(text or "", place)
         else:
-            self.builder.turn(text, calls or [], place)
+            self.builder.turn(text if calls else value, calls or [], place)
 
     def _call(self, value: Any, where: str, place: str) -> None:
         """A call, or a list of calls of one turn."""
@@ -127,4 +128,4 @@ class _Chat:
             self.builder.turn(None, calls, where)
         else:
             # It decided something that the log no longer tells; a `respond` step would be an invention.
-            self.builder.message("assistant", text_of(value), place)
+            self.builder.message("assistant", value, place)

@@ -104,7 +104,7 @@ class _Dialogue:
         if not all(isinstance(part, str) for part in kind):
             self.builder.rejects.append(bad_part(where, "event without agent and action", "bad_event", event))
         elif kind == ("User", "utter"):
-            self.builder.message("user", text_of(event.get("Text")), f"{where}/Text", created_at=_time(event))
+            self.builder.message("user", event.get("Text"), f"{where}/Text", created_at=_time(event))
         elif kind == ("Wizard", "query"):
             self._query(event, where)
         elif kind == ("KnowledgeBase", "return_item"):

@@ -89,9 +89,9 @@ class Taskmaster4:
 def _add_utterance(builder: EpisodeBuilder, turn: Any, where: str) -> None:
     speaker = turn.get("speaker") if isinstance(turn, dict) else None
     if speaker == "user":
-        builder.message("user", text_of(turn.get("text")), f"{where}/text" if turn.get("text") else where)
+        builder.message("user", turn.get("text"), f"{where}/text" if turn.get("text") else where)
     elif speaker == "assistant":
-        builder.turn(text_of(turn.get("text")), [], f"{where}/text" if turn.get("text") else where)
+        builder.turn(turn.get("text"), [], f"{where}/text" if turn.get("text") else where)
     else:
         builder.rejects.append(
             bad_part(where, "utterance of neither user nor assistant", "unknown_role", turn)
@@ -227,14 +227,12 @@ def _add_answer(builder: EpisodeBuilder, turn: dict[str, Any], where: str, rewar
     """The model's decision: the calls that it makes, or what it says."""
     api = turn.get("api")
     if api is None:
-        builder.turn(
-            text_of(turn.get("text")), [], f"{where}/text" if turn.get("text") else where, reward=reward
-        )
+        builder.turn(turn.get("text"), [], f"{where}/text" if turn.get("text") else where, reward=reward)
         return
     named = [(name, arguments) for name, arguments in api.items() if name] if isinstance(api, dict) else []
     if named:
         calls = [Call(name, arguments, None, f"{where}/api") for name, arguments in named]
-        builder.turn(text_of(turn.get("text")), calls, where, reward=reward)
+        builder.turn(turn.get("text"), calls, where, reward=reward)
     else:
         # It called something that the log does not name; a `respond` step would be an invention.
         builder.message("assistant", canonical(api), f"{where}/api")

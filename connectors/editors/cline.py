@@ -172,6 +172,9 @@ class _Run:
                 self._result(block, place, time)
                 continue
             text = part_text(block) if block is not None else ""
+            if text is None:
+                self.builder.unknown(place, block, decides=len(blocks) == 1)
+                continue
             found = headed(text)
             if found is not None and found.name == self._tagged:
                 self._tagged = None

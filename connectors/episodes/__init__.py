@@ -22,10 +22,8 @@ if TYPE_CHECKING:
         first_text,
         micros,
         object_or_empty,
-        part_text,
         place_of,
         read_content,
-        text_of,
         text_or_none,
     )
     from logforge.connectors.episodes.cuts import cut_by, limit_met, stopped_by
@@ -65,19 +63,21 @@ if TYPE_CHECKING:
     from logforge.connectors.episodes.tool_names import KINDS, TOOL_PREFIX, bare_name, meant, tool_action
     from logforge.connectors.episodes.turns import Answered, Said, Transcript
     from logforge.connectors.episodes.unsupported_shapes import RULE, VOICE, unsupported
+    from logforge.connectors.episodes.words import Unknown, names_call, part_text, text_of
 
 __all__ = [
     "CALL_BLOCKS", "ERROR_CLASSES", "FINISHING", "INJECTED", "KINDS", "RULE", "SOFT_REFUSAL",
     "TOOL_PREFIX", "VOICE", "Absent", "Answer", "Answered", "Call", "EpisodeBuilder", "Growing",
-    "InnerList", "OpenCalls", "Parts", "Said", "Speech", "Text", "Transcript", "Verdict", "answer",
-    "as_logged", "asks_user", "bad_part", "bad_record", "bare_name", "classify_result", "close",
+    "InnerList", "OpenCalls", "Parts", "Said", "Speech", "Text", "Transcript", "Unknown", "Verdict",
+    "answer", "as_logged", "asks_user", "bad_part", "bad_record", "bare_name", "classify_result", "close",
     "command_call", "content_id", "cost_or_none", "count_or_none", "cut_by", "entry_keys", "episode_id",
     "execute_calls", "fenced", "first_bool", "first_number", "first_text", "first_user_text",
     "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in", "keyed",
-    "limit_met", "meant", "micros", "native_or_content", "object_or_empty", "parse_arguments",
-    "part_text", "place_of", "prompt_suffix", "prompt_version", "read_content", "read_inner",
-    "read_keyed", "read_rows", "reject", "run_task", "said_calls", "score_of", "stopped_by", "success_of",
-    "task_group", "text_of", "text_or_none", "tool_action", "unsupported", "with_decision_keys",
+    "limit_met", "meant", "micros", "names_call", "native_or_content", "object_or_empty",
+    "parse_arguments", "part_text", "place_of", "prompt_suffix", "prompt_version", "read_content",
+    "read_inner", "read_keyed", "read_rows", "reject", "run_task", "said_calls", "score_of", "stopped_by",
+    "success_of", "task_group", "text_of", "text_or_none", "tool_action", "unsupported",
+    "with_decision_keys",
 ]  # fmt: skip
 
 face(
@@ -85,8 +85,7 @@ face(
     arguments="Absent as_logged parse_arguments",
     builder="Call EpisodeBuilder OpenCalls content_id episode_id",
     content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
-    "first_text micros object_or_empty part_text place_of read_content text_of "
-    "text_or_none",
+    "first_text micros object_or_empty place_of read_content text_or_none",
     cuts="cut_by limit_met stopped_by",
     decision_keys="INJECTED is_unique keyed with_decision_keys",
     feedback="Verdict score_of success_of",
@@ -103,4 +102,5 @@ face(
     tool_names="KINDS TOOL_PREFIX bare_name meant tool_action",
     turns="Answered Said Transcript",
     unsupported_shapes="RULE VOICE unsupported",
+    words="Unknown names_call part_text text_of",
 )

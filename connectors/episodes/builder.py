@@ -19,6 +19,7 @@ from logforge.connectors.episodes.arguments import (
 from logforge.connectors.episodes.outcome import asks_user, classify_result
 from logforge.connectors.episodes.policies import policy_name, prompt_version
 from logforge.connectors.episodes.tool_names import meant, tool_action
+from logforge.connectors.episodes.words import Unknown, told_unknown, unknown_parts, words_of
 from logforge.connectors.records import canonical, excerpt
 from logforge.schemas import Ending, Episode, Message, Reject, ResultStatus, Step, StepKind
 
@@ -83,12 +84,25 @@ _LINKS = ("parent_episode_id", "continues_episode_id")
 """What names another episode, and so never the episode itself."""
 
 
+def _distinct(calls: list[Call]) -> list[Call]:
+    """The calls of a turn without those that are said again: LangChain keeps a call as a block and in `tool_calls`."""
+    if len(calls) < 2 or all(call.call_id is None for call in calls):
+        return calls
+    found: dict[Any, Call] = {}
+    for index, call in enumerate(calls):
+        key = (call.call_id, call.name, parse_arguments(call.arguments)[0]) if call.call_id else index
+        found.setdefault(key, call)
+    return list(found.values())
+
+
 class EpisodeBuilder:
     """Collects one episode. Call in the log's order, then `finish`."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.rejects: list[Reject] = []
+        self.undecided: Reject | None = None
+        """The first part that is not understood and in which a decision of the agent may lie: `close` sets the record aside."""
         self._steps: list[_Open] = []
         self._results: dict[int, _Result] = {}
         self._open = OpenCalls()
@@ -109,15 +123,44 @@ class EpisodeBuilder:
         if tools is not None and tools != self._offered:
             self._offered = tools
 
-    def message(self, role: str, content: str | None, locator: str, **more: Any) -> int:
-        """Add a text that is no decision of the agent (system, developer, user). Returns its position."""
+    def unknown(self, locator: str, part: Any, *, decides: bool) -> None:
+        """Note a part that is not understood. `decides`: what the agent did may lie in it, or nothing else is left of its message."""
+        found = Reject(
+            level="part",
+            locator=locator,
+            reason="a part that logforge does not understand",
+            rule="unknown_part",
+            detail=told_unknown(part),
+            excerpt=excerpt(part),
+        )
+        self.rejects.append(found)
+        if decides and self.undecided is None:
+            self.undecided = found
+
+    def note(self, unknown: list[Unknown], *, decides: bool) -> None:
+        """The same of all parts of a message that are not understood, each with its locator."""
+        for place, part in unknown:
+            self.unknown(place, part, decides=decides)
+
+    def _words(self, content: Any, locator: str, decides: bool) -> str | None:
+        """The text of a message's content. What is not understood in it is noted."""
+        if content is None or isinstance(content, str):
+            return content
+        text = words_of(content)
+        for _, part in unknown_parts(content):
+            self.unknown(locator, part, decides=decides or not text)
+        return text
+
+    def message(self, role: str, content: Any, locator: str, **more: Any) -> int:
+        """Add what is no decision of the agent (system, developer, user): a text or the parts of one. Returns its position."""
+        text = self._words(content, locator, role == "assistant")
         position, self.cut = len(self.messages), None
-        self.messages.append(Message(position, role, content, locator, **more))
+        self.messages.append(Message(position, role, text, locator, **more))
         return position
 
     def turn(
         self,
-        content: str | None,
+        content: Any,
         calls: list[Call],
         locator: str,
         *,
@@ -127,14 +170,19 @@ class EpisodeBuilder:
         propensity: float | None = None,
         **more: Any,
     ) -> int:
-        """Add an assistant turn: one step per call, or one respond/clarify step when it calls nothing.
+        """Add an assistant turn: one step per call, or one respond/clarify step when it says something and calls nothing.
 
-        Without calls, `kind` overrides the rule that tells respond from clarify, and `arguments` may carry what the
+        `content` is a text or the parts of one. A call that is said twice (same id, name and arguments) is one.
+        A turn without a word and without a call is a message and no step. Without calls, `kind` overrides the rule that tells respond from clarify, and `arguments` may carry what the
         log says of the utterance (a label, say). `reward` is the whole turn's; so is `propensity`, which says nothing
         of a step where the turn decided several. Returns the message's position.
         """
         position, self.cut = len(self.messages), None
+        content = self._words(content, locator, True)
         self.messages.append(Message(position, "assistant", content, locator, **more))
+        if not calls and not (content and content.strip()):
+            self._without_step(reward, locator)
+            return position
         if not calls:
             said: StepKind = kind or ("clarify" if asks_user(content) else "respond")
             parsed = parse_arguments(arguments)
@@ -147,6 +195,7 @@ class EpisodeBuilder:
             return position
         self._open.turn()
         group = None
+        calls = _distinct(calls)
         if len(calls) > 1:
             group, self._groups = self._groups, self._groups + 1
         for call in calls:
@@ -173,6 +222,15 @@ class EpisodeBuilder:
             )
         )
         return position
+
+    def _without_step(self, reward: float | None, locator: str) -> None:
+        """A turn that decided nothing: a reward that the log gives it belongs to no step."""
+        if reward is not None:
+            reason = "a reward of a turn that says and calls nothing"
+            rule, told = "reward_without_step", canonical(reward)
+            self.rejects.append(
+                Reject(level="part", locator=locator, reason=reason, rule=rule, detail=told, excerpt=told)
+            )
 
     def _call(
         self,

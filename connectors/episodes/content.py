@@ -1,6 +1,7 @@
 """Message content as the APIs log it: text, null, or a list of parts and blocks (text, thinking, calls, results, images).
 
-A part that is no text leaves a visible mark (`[image]`), so that an answer made of one is not taken for none.
+A part that is known to be no text leaves a visible mark (`[image]`), so that an answer made of one is not taken for none. A
+part that is not understood is kept apart (`Parts.unknown`): the message cannot be read without it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from logforge.connectors.episodes.builder import Call
-from logforge.connectors.records import canonical, described, excerpt
+from logforge.connectors.episodes.words import Unknown, part_text, text_of
+from logforge.connectors.records import described, excerpt
 from logforge.schemas import Reject
 
 CALL_BLOCKS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
@@ -58,6 +60,13 @@ class Parts(Speech):
     calls: list[Call] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
+    unknown: list[Unknown] = field(default_factory=list)
+    """What is not understood, by its locator: EpisodeBuilder.note takes it."""
+
+    @property
+    def decides(self) -> bool:
+        """True when nothing else is left of a message that holds what is not understood: it may have been a decision's answer."""
+        return not (self.texts or self.answers)
 
     def merge(self, later: Parts) -> None:
         """Add a later piece of the same message: a text that grew replaces its beginning, what is new is appended."""
@@ -76,6 +85,7 @@ class Parts(Speech):
         known_answers = {answer.call_id for answer in self.answers}
         self.answers += [a for a in later.answers if a.call_id is None or a.call_id not in known_answers]
         self.rejects += later.rejects
+        self.unknown += later.unknown
 
 
 def _grown(old: list[Text], new: list[Text]) -> list[Text]:
@@ -98,6 +108,8 @@ def read_content(content: Any, where: str) -> Parts:
     elif isinstance(content, list):
         for index, block in enumerate(content):
             _read_block(parts, block, f"{where}/{index}")
+    elif isinstance(content, dict):
+        parts.unknown.append(Unknown(where, content))
     elif content is not None:
         parts.rejects.append(
             bad_part(where, "content is neither text nor a list of parts", "bad_content", content)
@@ -123,7 +135,9 @@ def _read_block(parts: Parts, block: Any, where: str) -> None:
     elif isinstance(kind, str) and kind.endswith("tool_result"):
         call_id, failed = text_or_none(block.get("tool_use_id")), block.get("is_error") is True
         parts.answers.append(Answer(call_id, text_of(block.get("content")), failed, where))
-    elif text := part_text(block):
+    elif (text := part_text(block)) is None:
+        parts.unknown.append(Unknown(where, block))
+    elif text:
         parts.texts.append(Text(text, where))
 
 
@@ -133,28 +147,6 @@ def _read_call(parts: Parts, block: dict[str, Any], where: str) -> None:
         parts.calls.append(Call(name, block.get("input"), text_or_none(block.get("id")), where))
     else:
         parts.rejects.append(bad_part(where, "tool call without a name", "nameless_call", block))
-
-
-def text_of(content: Any) -> str | None:
-    """The text of a message's content. Parts are joined by line breaks; a part that is no text leaves a visible mark."""
-    if content is None or isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return canonical(content)
-    return "\n".join(part_text(part) for part in content)
-
-
-def part_text(part: Any) -> str:
-    """The text of one part, or a mark that says what kind of part it is."""
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, dict):
-        return canonical(part)
-    for key in ("text", "content", "refusal"):
-        if isinstance(part.get(key), str):
-            return str(part[key])
-    kind = part.get("type")
-    return f"[{kind if isinstance(kind, str) else 'part'}]"
 
 
 def bad_record(where: str, reason: str, rule: str, found: Any) -> Reject:

@@ -46,8 +46,21 @@ def _counted(parts: list[Reject]) -> str:
 
 
 def close(builder: EpisodeBuilder, episode: Episode) -> Iterator[Reading]:
-    """The episode and the parts of it that were set aside; a conversation of which no message is left is none."""
-    if episode.messages:
+    """The episode and the parts of it that were set aside.
+
+    A conversation of which no message is left is none. Neither is one with a part in which a decision may lie that nobody
+    understood: it is set aside whole.
+    """
+    undecided = builder.undecided
+    if undecided is not None:
+        yield msgspec.structs.replace(
+            undecided,
+            level="record",
+            locator=episode.locator,
+            records=episode.records,
+            detail=_unknown(undecided),
+        )
+    elif episode.messages:
         yield episode
     elif builder.rejects:
         yield Reject(
@@ -59,9 +72,13 @@ def close(builder: EpisodeBuilder, episode: Episode) -> Iterator[Reading]:
         )
     else:
         yield Skip(reason="empty_conversation", records=episode.records)
-    kept = episode.episode_id if episode.messages else None
+    kept = episode.episode_id if episode.messages and undecided is None else None
     for part in builder.rejects:
         yield msgspec.structs.replace(part, episode_id=kept)
+
+
+def _unknown(part: Reject) -> str:
+    return f"at {part.locator}: {part.detail}; the decision that may lie in it is not known, so no decision of the record is kept"
 
 
 def first_user_text(builder: EpisodeBuilder) -> str | None:

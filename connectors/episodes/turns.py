@@ -11,6 +11,7 @@ from typing import Any
 
 from logforge.connectors.episodes.builder import Call, EpisodeBuilder
 from logforge.connectors.episodes.content import Parts, Text
+from logforge.connectors.episodes.words import Unknown
 from logforge.schemas import Reject, ResultStatus
 
 
@@ -61,6 +62,13 @@ class Transcript:
     """The model of the responses that begin from now on."""
     entries: list[Turn | Said | Answered] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
+    unknown: list[tuple[Unknown, bool]] = field(default_factory=list)
+    """What is not understood, and whether a decision may lie in it."""
+
+    def note(self, parts: Parts, *, decides: bool) -> None:
+        """Take what a message's content held that is set aside: what is damaged, and what is not understood."""
+        self.rejects += parts.rejects
+        self.unknown += [(found, decides) for found in parts.unknown]
 
     @property
     def turns(self) -> list[Turn]:
@@ -112,6 +120,8 @@ class Transcript:
     def build(self, builder: EpisodeBuilder) -> None:
         """Add everything to the builder. The time from a call to its answer is its latency, where none was logged."""
         builder.rejects += self.rejects
+        for (place, part), decides in self.unknown:
+            builder.unknown(place, part, decides=decides)
         asked: dict[str, int] = {}
         for entry in self.entries:
             if isinstance(entry, Said):

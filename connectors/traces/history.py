@@ -163,6 +163,7 @@ class History:
                 self._turn(said, [], span)
             elif said.text is not None or not said.calls:
                 role = said.role if said.role != "tool" else "user"
+                self.builder.note(said.unknown, decides=said.text is None)
                 self.builder.message(role, said.text, said.place, created_at=span.start)
 
     def _settle(self, before: int | None, positional: int, named: set[str | None]) -> None:
@@ -241,6 +242,7 @@ class History:
         for call, run in made:
             self._run_of[id(call)] = run
         more: dict[str, Any] = {"thought": said.thought}
+        self.builder.note(said.unknown, decides=True)
         if own and span is not None:
             more |= {
                 "created_at": span.end,

@@ -10,6 +10,7 @@ from logforge.connectors.episodes import (
     Answer,
     Call,
     Text,
+    Unknown,
     bad_part,
     parse_arguments,
     part_text,
@@ -59,6 +60,8 @@ class Said:
     calls: list[Call] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     finish: str | None = None
+    unknown: list[Unknown] = field(default_factory=list)
+    """What is not understood, by its locator: EpisodeBuilder.note takes it."""
 
     @property
     def text(self) -> str | None:
@@ -250,6 +253,8 @@ def _read_content(said: Said, content: Any, where: Where, rejects: list[Reject])
     elif isinstance(content, list):
         for index, part in enumerate(content):
             _read_part(said, part, _below(where, f"/{index}"), rejects)
+    elif isinstance(content, dict) and said.role != "tool":
+        said.unknown.append(Unknown(where(""), content))
     elif content is not None:
         said.texts.append(Text(canonical(content), where("")))
 
@@ -271,7 +276,9 @@ def _read_part(said: Said, part: Any, where: Where, rejects: list[Reject]) -> No
         _read_answer(said, part, where)
     elif kind in _MEDIA:
         said.texts.append(Text(f"[{kind}]", where("")))
-    elif part is not None and (text := part_text(part)):
+    elif part is not None and (text := part_text(part)) is None:
+        said.unknown.append(Unknown(where(""), part))
+    elif part is not None and text:
         said.texts.append(Text(text, where("")))
 
 

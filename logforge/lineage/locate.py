@@ -173,14 +173,14 @@ def texts_at(value: Any) -> set[str]:
     one of them."""
     if isinstance(value, str):
         return {value}
-    found = {jsontext.canonical(value), part_text(value)}
+    found = [jsontext.canonical(value), part_text(value)]
     if isinstance(value, list):
-        found.add(text_of(value) or "")
+        found.append(text_of(value))
     if isinstance(value, dict):
-        found |= {text for key in _TEXT_KEYS if (text := text_of(value.get(key))) is not None}
+        found += [text_of(value.get(key)) for key in _TEXT_KEYS]
         if isinstance(value.get("content"), list):
-            found |= {part_text(part) for part in value["content"]}
-    return found
+            found += [part_text(part) for part in value["content"]]
+    return {text for text in found if text is not None}
 
 
 def holds(value: Any, text: str, plain: bool) -> bool:
