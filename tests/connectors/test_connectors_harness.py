@@ -221,7 +221,10 @@ def test_fewshot_words_without_a_role_are_set_aside(tmp_path):
 def test_agentdojo_without_ids_results_come_in_the_calls_order():
     (episode,) = episodes(read(FIXTURES / "agentdojo" / "slack_user_task_1_injection_task_1.json"))
     assert len(episode.steps) == 3
-    assert (episode.messages[-1].role, episode.messages[-1].content or "") == ("assistant", "")  # no word, no step
+    assert (episode.messages[-1].role, episode.messages[-1].content or "") == (
+        "assistant",
+        "",
+    )  # no word, no step
     assert all(s.result_status == "ok" for s in episode.steps if s.kind == "tool")
     assert (episode.success, episode.ending, episode.task_id) == (True, "terminal", "slack/user_task_1")
     assert (episode.policy_id, episode.model) == ("script:ground-truth", None)
