@@ -1,4 +1,4 @@
-"""Reads an unknown JSON, JSON-lines, CSV or Parquet shape by a mapping that says in YAML where everything is.
+"""Reads an unknown JSON, JSON-lines, CSV, Parquet or SQLite shape by a mapping that says in YAML where everything is.
 
 A record is what `records` leads to, else a line, element or row. Under `messages` it is a conversation, or with `rows` one
 message of it; under `steps` one decision, and those of one `episode.id` belong together. The language is described in
@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any
 
 from logforge.connectors.episodes import (
@@ -23,11 +23,22 @@ from logforge.connectors.episodes import (
 )
 from logforge.connectors.mapping.fields import FieldReader
 from logforge.connectors.mapping.messages import Talk
-from logforge.connectors.mapping.paths import Spot
-from logforge.connectors.mapping.spec import Fields, MappingSpec, Speaker, parse_mapping
-from logforge.connectors.mapping.steps import Gathered, add_steps
+from logforge.connectors.mapping.paths import Path, Spot
+from logforge.connectors.mapping.spec import Expression, Fields, MappingSpec, Speaker, parse_mapping
+from logforge.connectors.mapping.steps import Gathered, add_steps, rank
 from logforge.connectors.mapping.turns import Rewards, rewarded
-from logforge.connectors.records import Head, Source, at, canonical, columns_of, plain_rows, read_text
+from logforge.connectors.records import (
+    Head,
+    Source,
+    at,
+    canonical,
+    columns_of,
+    look,
+    open_database,
+    plain,
+    plain_rows,
+    read_text,
+)
 from logforge.schemas import Ending, Reading, Reject, Skip
 
 _NOTHING: Fields = {}
@@ -49,7 +60,7 @@ _FILLS = {
 }
 
 
-def load_mapping(path: str | Path) -> MappingConnector:
+def load_mapping(path: str | FilePath) -> MappingConnector:
     """The connector that a mapping file describes. Raises SpecError, listing every problem with its line."""
     return mapping_of(read_text(path), str(path))
 
@@ -76,7 +87,8 @@ class MappingConnector:
 
     def sniff(self, head: Head) -> float:
         """The first object has the keys that the mapping begins with."""
-        return 0.99 if self._needs & columns_of(head) else 0.0
+        known = head.top if head.container == "sqlite" else columns_of(head)
+        return 0.99 if self._needs & known else 0.0
 
     @property
     def _needs(self) -> set[str]:
@@ -92,25 +104,41 @@ class MappingConnector:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per conversation; steps are gathered by their episode and come at the end."""
-        gathered = Gathered(self.spec)
-        for locator, row in plain_rows(source, *sorted(self._needs)):
+        gathered, records = Gathered(self.spec), self.spec.records
+        is_database = look(source.path).container == "sqlite"
+        if is_database and records is not None:
+            records = records._replace(steps=records.steps[2:])
+        for locator, row in self._table(source) if is_database else plain_rows(source, *sorted(self._needs)):
             if isinstance(row, Reject):
                 gathered.cut = row.rule == "malformed_record"
                 yield row
                 continue
             gathered.cut = False
-            yield from self._records(row, locator, gathered)
+            yield from self._records(row, locator, gathered, records)
         for own in gathered.rows:
             yield from self._guarded(
                 self._read_rows(gathered, own), gathered.rows[own][0].record, gathered.rows[own]
             )
 
-    def _records(self, row: Any, locator: str, gathered: Gathered) -> Iterator[Reading]:
+    def _table(self, source: Source) -> Iterator[tuple[str, Any | Reject]]:
+        """Of a database the rows of the table that `records` begins with."""
+        name = self.spec.records.first_key if self.spec.records is not None else None
+        with open_database(source) as database:
+            if isinstance(database, Reject):
+                yield database.locator, database
+            elif name not in database.tables or name is None:
+                where, tables = f"{source.label}#", ", ".join(sorted(database.tables))
+                reason = "the mapping names no table of this database: records begins with one, as $.messages[*] does"
+                yield where, reject(where, reason, f"its tables: {tables}", None)
+            else:
+                for locator, row in database.rows(name):
+                    yield locator, row if isinstance(row, Reject) else plain(row)
+
+    def _records(self, row: Any, locator: str, gathered: Gathered, path: Path | None) -> Iterator[Reading]:
         whole = Spot(row, lambda pointer: at(locator, pointer) if pointer else locator)
-        records = [whole] if self.spec.records is None else self.spec.records.find(whole, whole)
+        records = [whole] if path is None else path.find(whole, whole)
         if not records:
-            path = self.spec.records.text if self.spec.records else "$"
-            yield reject(locator, f"nothing at {path}", "", row)
+            yield reject(locator, f"nothing at {path.text if path else '$'}", "", row)
         for record in records:
             yield from self._guarded(self._read_record(record._replace(trail=()), gathered), record, [record])
 
@@ -132,12 +160,15 @@ class MappingConnector:
             if (problem := gathered.add(reader)) is not None:
                 yield problem
         elif spec.messages is not None:
-            found = [m for path in spec.messages["path"].paths for m in path.find(record, record)]
+            found = _everything(spec.messages["path"], record)
             if not found:
                 path = spec.messages["path"].paths[0].text
                 yield reject(record.locator, f"nothing at {path}", "", record.value)
                 return
             reader.begin(spec.episode.get("started"))
+            order = spec.messages.get("order")
+            if order is not None:
+                found.sort(key=lambda here: rank(reader.take(reader.find(order, here))))
             talk = Talk(spec, EpisodeBuilder())
             _system(spec, talk.builder, reader)
             talk.add(reader, found)
@@ -155,11 +186,17 @@ class MappingConnector:
             rewards = add_steps(self.spec, builder, rows)
         else:
             talk = Talk(self.spec, builder)
+            where = (self.spec.messages or _NOTHING).get("path")
             for row in rows:
-                talk.add(row, [row.record])
+                talk.add(row, [row.record] if where is None else _everything(where, row.record))
             talk.close()
             rewards, skipped = talk.rewards, dict(talk.skipped)
         yield from _Run(self.spec, builder, rows, rewards, skipped, cut).close()
+
+
+def _everything(wanted: Expression, record: Spot) -> list[Spot]:
+    """Everything that all paths lead to."""
+    return [spot for path in wanted.paths for spot in path.find(record, record)]
 
 
 def _system(spec: MappingSpec, builder: EpisodeBuilder, row: FieldReader) -> None:

@@ -39,15 +39,20 @@ class FieldReader:
         return list(self._bad.values())
 
     def find(self, wanted: Expression | None, here: Spot | None = None) -> Spot | None:
-        """Where a field's value stands. Looking does not count as reading, but for null, which says nothing."""
+        """Where a field's value stands; blank text where nothing else is. Looking does not count as reading, but for null,
+        which says nothing."""
         if wanted is None:
             return None
-        here = here or self.record
+        here, blank = here or self.record, None
         for spot in wanted.candidates(here, self.record):
             if spot.value is None:
                 self.read.add(spot.trail)
+            elif is_blank(spot.value):
+                blank = blank or spot
             elif (found := wanted.means(spot)) is not None:
                 return found
+        if blank is not None and (found := wanted.means(blank)) is not None:
+            return found
         return wanted.otherwise(here)
 
     def take(self, found: Spot | None) -> Any:
@@ -58,8 +63,20 @@ class FieldReader:
         return found.value
 
     def text(self, wanted: Expression | None, here: Spot | None = None) -> str | None:
-        """A field as text."""
-        return text_in(self.take(self.find(wanted, here)))
+        """A field as text. Where its path leads to several values (a list of parts), they are joined by line breaks."""
+        found = self.find(wanted, here)
+        if found is None or wanted is None or wanted.values is not None:
+            return text_in(self.take(found))
+        said = (text_in(self.take(spot)) for spot in self._beside(wanted, found, here or self.record))
+        return "\n".join(text for text in said if text is not None)
+
+    def _beside(self, wanted: Expression, found: Spot, here: Spot) -> list[Spot]:
+        """Everything that the path leads to which leads to what was found."""
+        for path in wanted.paths:
+            spots = [spot for spot in path.find(here, self.record) if spot.value is not None]
+            if any(spot.trail == found.trail for spot in spots):
+                return spots
+        return [found]
 
     def word(self, wanted: Expression | None, here: Spot | None = None) -> str | None:
         """A scalar as text: an id, a name."""
@@ -129,7 +146,7 @@ class FieldReader:
         found = self.find(wanted, here)
         if found is None or wanted is None:
             return None
-        blank = isinstance(found.value, str) and not found.value.strip()
+        blank = is_blank(found.value)
         value = None if blank else convert(found.value)
         if value is not None or blank:
             self.read.add(found.trail)
@@ -149,6 +166,11 @@ class FieldReader:
     def rest(self) -> Any:
         """What was not read; None when all was."""
         return without(self.record.value, self.read)
+
+
+def is_blank(value: Any) -> bool:
+    """Text that says nothing."""
+    return isinstance(value, str) and not value.strip()
 
 
 def without(value: Any, trails: Iterable[Trail]) -> Any:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from logforge.connectors.episodes import Call, EpisodeBuilder, bad_part
-from logforge.connectors.mapping.fields import FieldReader
+from logforge.connectors.mapping.fields import FieldReader, is_blank
 from logforge.connectors.mapping.paths import Spot, Trail
 from logforge.connectors.mapping.spec import ROLES, Expression, Fields, MappingSpec, Speaker, written
 from logforge.connectors.mapping.turns import Rewards, Turn, first_of
-from logforge.connectors.mapping.values import text_in
 
 _T = TypeVar("_T")
 _NOTHING: Fields = {}
@@ -33,6 +32,12 @@ class _Said(NamedTuple):
         """Where a field's value stands."""
         return self.reader.find(self.field(key), self.here)
 
+    @property
+    def role(self) -> str | None:
+        """Who speaks; None when it is none of the known roles."""
+        found = self.find("role")
+        return str(found.value) if found is not None and found.value in ROLES else None
+
     def items(self, fields: Fields | None) -> list[Spot]:
         """The calls or results in it, each where it stands; without a path the message itself."""
         if fields is None:
@@ -41,7 +46,8 @@ class _Said(NamedTuple):
 
     def says_nothing(self) -> bool:
         """No text, thought, call or result is here."""
-        if self.find("content") is not None or self.find("thought") is not None:
+        words = (self.find(key) for key in ("content", "thought"))
+        if any(found is not None and not is_blank(found.value) for found in words):
             return False
         blocks = ((self.speaker.calls, "name"), (self.speaker.results, "content"))
         return not any(
@@ -70,14 +76,19 @@ class Talk:
         for here in places:
             if self._skips(reader, here):
                 continue
-            for speaker in self.spec.speakers:
-                said = _Said(reader, speaker, here)
-                if not (several and said.says_nothing()):
-                    self._add(said)
+            said = [_Said(reader, speaker, here) for speaker in self.spec.speakers]
+            heard = [one for one in said if one.role is not None] if several else said
+            if not heard:
+                self._unknown(said[0])
+            for one in heard:
+                if not (several and one.says_nothing()):
+                    self._add(one)
 
     def _add(self, said: _Said) -> None:
-        if (role := self._role(said)) is None:
+        if (role := said.role) is None:
+            self._unknown(said)
             return
+        said.reader.take(said.find("role"))
         turn = said.reader.word(said.field("turn"), said.here) if role == "assistant" else None
         if turn is None or turn != self._turn:
             self.close()
@@ -97,13 +108,9 @@ class Talk:
             reader.take(here)
         return True
 
-    def _role(self, said: _Said) -> str | None:
-        found = said.find("role")
-        if found is not None and found.value in ROLES:
-            return str(said.reader.take(found))
+    def _unknown(self, said: _Said) -> None:
         known = f"message whose role is none of {', '.join(ROLES)}"
         self.builder.rejects.append(bad_part(said.here.locator, known, "unknown_role", said.here.value))
-        return None
 
     def _other(self, role: str, said: _Said) -> None:
         """A message that is no decision."""
@@ -118,8 +125,13 @@ class Talk:
     def close(self) -> None:
         """Add the open turn."""
         messages, self._open, self._turn = self._open, [], None
-        if not messages:
+        if len(messages) == 1 and self._one_by_one(messages[0]):
             return
+        if messages:
+            self._together(messages)
+
+    def _together(self, messages: list[_Said]) -> None:
+        """One turn: texts joined, calls parallel."""
         turn, bad = Turn(), False
         for said in messages:
             calls, names, nameless = self._calls(said)
@@ -147,12 +159,37 @@ class Talk:
         for said in messages:
             self._results(said, time)
 
+    def _one_by_one(self, said: _Said) -> bool:
+        """Add calls that are turns of their own, each with its results behind it. False when the message has none such."""
+        fields, reader = said.speaker.calls or _NOTHING, said.reader
+        items = said.items(said.speaker.calls) if "path" in fields else []
+        if len(items) < 2 or reader.truth(fields.get("apart"), said.here) is not True:
+            return False
+        text, place = _content(said)
+        thought = reader.text(said.field("thought"), said.here)
+        time = reader.time(said.field("time"), said.here)
+        model = reader.word(said.field("model"), said.here)
+        self.builder.offer(reader.names(said.field("tools"), said.here))
+        for item in items:
+            call, _, _ = self._called(said, [item])
+            own = reader.text(fields.get("thought"), item)
+            turn = Turn([text] if text else [], [one for one in (thought, own) if one], call, place)
+            if call:
+                turn.add(self.builder, self.rewards, created_at=time, model=model)
+            self._results(said, time, item)
+            text, place, thought = None, item.locator, None
+        self._results(said, time, leave=[item.trail for item in items])
+        return True
+
     def _calls(self, said: _Said) -> tuple[list[Call], set[Trail], bool]:
         """The calls, the trails of their names, and whether one has no name."""
+        return self._called(said, said.items(said.speaker.calls))
+
+    def _called(self, said: _Said, items: list[Spot]) -> tuple[list[Call], set[Trail], bool]:
         fields, reader, bad = said.speaker.calls or _NOTHING, said.reader, False
         calls: list[Call] = []
         names: set[Trail] = set()
-        for item in said.items(said.speaker.calls):
+        for item in items:
             name = reader.find(fields.get("name"), item)
             if name is not None and isinstance(name.value, str) and name.value:
                 reader.take(name)
@@ -167,9 +204,14 @@ class Talk:
                 )
         return calls, names, bad
 
-    def _results(self, said: _Said, time: int | None) -> None:
+    def _results(
+        self, said: _Said, time: int | None, call: Spot | None = None, leave: Sequence[Trail] = ()
+    ) -> None:
+        """The results in a message; those that stand in one call, or in none that is left out."""
         fields = said.speaker.results or _NOTHING
         for item in said.items(said.speaker.results):
+            if item.trail in leave or (call is not None and item.trail != call.trail):
+                continue
             content = said.reader.find(fields.get("content"), item)
             if content is not None:
                 self._result(said, fields, item, content, time, "id")
@@ -194,8 +236,7 @@ class Talk:
 
 def _content(said: _Said) -> tuple[str | None, str]:
     """The text, and where it stands."""
-    found = said.find("content")
-    text = text_in(said.reader.take(found))
+    found, text = said.find("content"), said.reader.text(said.field("content"), said.here)
     return text, found.locator if found is not None and text else said.here.locator
 
 

@@ -46,7 +46,7 @@ SPEAKER = (
     *("call_id", "error", "turn", "calls", "results"),
 )
 MESSAGES = ("path", *SPEAKER, "skip", "rows", "order", "each")
-CALLS = ("path", "name", "arguments", "id")
+CALLS = ("path", "name", "arguments", "id", "thought", "apart")
 RESULTS = ("path", "id", "content", "error", "latency", "reward")
 STEPS = (
     *(
@@ -275,14 +275,8 @@ class _Reader:
         rows = given.get("rows")
         if rows is not None and rows not in ROWS:
             self._problem(f"rows is none of {', '.join(ROWS)}", "messages.rows")
-        if rows is not None and "path" in messages:
-            self._problem(
-                "path and rows: with rows a record is a message, and needs no path", "messages.rows"
-            )
         if rows is None and "path" not in messages:
             self._problem("path is missing", "messages")
-        if rows is None and "order" in messages:
-            self._problem("order needs rows", "messages.order")
         if rows == "episode":
             self._check_id(episode, "messages")
         self._need_path(messages, "messages")

@@ -41,10 +41,11 @@ class Gathered:
         """The rows of an episode in their order."""
         order = (self.spec.steps or self.spec.messages or _NOTHING).get("order")
         rows = self.rows[own]
-        return rows if order is None else sorted(rows, key=lambda row: _rank(row.take(row.find(order))))
+        return rows if order is None else sorted(rows, key=lambda row: rank(row.take(row.find(order))))
 
 
-def _rank(value: Any) -> tuple[int, float, str]:
+def rank(value: Any) -> tuple[int, float, str]:
+    """The place of a value in an order: numbers by size, then texts."""
     number = number_of(value)
     return (0, number, "") if number is not None else (1, 0.0, text_in(value) or "")
 

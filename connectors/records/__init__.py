@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from logforge.connectors.records.repair import mend
     from logforge.connectors.records.source import BOM, NeedsWhole, Source, Span, elements
     from logforge.connectors.records.sqlite import SQLITE, Database, open_database, sidecars
-    from logforge.connectors.records.tables import columns_of, plain_rows, table_rows
+    from logforge.connectors.records.tables import columns_of, plain, plain_rows, table_rows
     from logforge.connectors.records.text_file import read_text
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
     "TakesCompanions", "TooDeep", "as_one_record", "at", "canonical", "column_keys", "column_rows",
     "columns_of", "deepest_of_first", "described", "elements", "excerpt", "fields", "holds_columns",
     "joined", "json", "literal", "loads", "look", "malformed", "members", "mend", "open_database",
-    "plain", "plain_rows", "pointer", "read_text", "sidecars", "table_rows", "too_deep", "too_long",
+    "plain", "plain", "plain_rows", "pointer", "read_text", "sidecars", "table_rows", "too_deep", "too_long",
     "without_halves",
 ]  # fmt: skip
 
@@ -68,6 +68,6 @@ face(
     repair="mend",
     source="BOM NeedsWhole Source Span elements",
     sqlite="Database SQLITE open_database sidecars",
-    tables="columns_of plain_rows table_rows",
+    tables="columns_of plain plain_rows table_rows",
     text_file="read_text",
 )

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from logforge.connectors.mapping.connector import load_mapping
+from logforge.connectors.mapping.connector import load_mapping, mapping_of
 from logforge.connectors.mapping.fields import without
 from logforge.connectors.mapping.values import micros_in
-from logforge.connectors.records.base import Connector, Source
+from logforge.connectors.records.base import Connector, Source, look
 from logforge.schemas.errors import SpecError
 from logforge.testing.kit import counted
 from support.read_logs import assert_sound, episodes, rejects
@@ -469,8 +471,6 @@ def test_the_first_value_counts_that_the_table_translates(tmp_path):
     ("old", "new", "says"),
     [
         ("rows: episode", "rows: chat", "rows is none of episode, file @"),
-        ("rows: episode", "rows: episode\n  path: $.x", "with rows a record is a message, and needs no path"),
-        ("rows: episode", "path: $.x", "order needs rows"),
         ("  id: $.chat\n", "", "episode.id is missing: it tells which messages belong together"),
         ("  role: $.by\n", "", "role is missing"),
         ("rows: episode", "rows: episode\n  each: []", "each is a list of messages"),
@@ -489,3 +489,91 @@ def test_what_is_wrong_with_each(tmp_path):
     assert "map.yaml:9 $.messages.each.1" in told
     assert "map.yaml:11 $.messages.each.1.calls" in told
     assert "content belongs into the messages that each lists" in told
+
+
+def test_places_are_read_in_their_order_and_parts_of_a_text_are_joined(tmp_path):
+    mapping = CHAT.replace("$.text", "$.parts[*].t") + "  order: $.n\n"
+    row = chat(
+        {"by": "assistant", "n": 2, "parts": [{"t": "so"}, {"img": "x"}, {"t": "it is"}]},
+        {"by": "user", "n": 1, "parts": [{"t": "go"}]},
+    )
+    (episode,) = episodes(read(tmp_path, mapping, row))
+    assert [m.content for m in episode.messages] == ["go", "so\nit is"]
+    assert json.loads(episode.metadata) == {"data": {"msgs": [{"parts": [None, {"img": "x"}, None]}, None]}}
+
+
+def database(path: Path, rows: list[tuple[Any, ...]]) -> Source:
+    with closing(sqlite3.connect(path)) as made, made:
+        made.execute("CREATE TABLE talk (chat TEXT, n INTEGER, by TEXT, data TEXT)")
+        made.execute("CREATE TABLE other (x)")
+        made.executemany("INSERT INTO talk VALUES (?, ?, ?, ?)", rows)
+    return Source(path, "chat.db")
+
+
+def test_rows_of_a_database(tmp_path):
+    text = ROWS.replace("$.text", "$.data.text").replace("name: rows", "name: rows\nrecords: $.talk[*]")
+    rows = [("a", 2, "assistant", '{"text": "ok"}'), ("a", 1, "user", '{"text": "go"}')]
+    source = database(tmp_path / "chat.db", rows)
+    connector = mapping_of(text, "map.yaml")
+    assert connector.sniff(look(source.path)) == 0.99
+    (episode,) = episodes(connector.read(source))
+    assert [(m.role, m.content, m.locator) for m in episode.messages] == [
+        ("user", "go", "chat.db#/talk/2/data#/text"),
+        ("assistant", "ok", "chat.db#/talk/1/data#/text"),
+    ]
+    (wrong,) = mapping_of(text.replace("$.talk", "$.talks"), "map.yaml").read(source)
+    assert (wrong.rule, wrong.detail) == ("not_a_conversation", "its tables: other, talk")
+
+
+def test_rows_that_hold_several_messages_each(tmp_path):
+    mapping = ROWS.replace("rows: episode", "rows: episode\n  path: $.said[*]")
+    mapping = mapping.replace("  order: $.n\n", "")
+    one = {"chat": 1, "said": [{"by": "user", "text": "go"}, {"by": "assistant", "text": "ok"}]}
+    (episode,) = episodes(read(tmp_path, mapping, one, {"chat": 1, "said": [{"by": "user", "text": "bye"}]}))
+    assert [m.content for m in episode.messages] == ["go", "ok", "bye"]
+
+
+def test_blank_text_gives_way_to_what_is_said_elsewhere(tmp_path):
+    mapping = CHAT.replace("$.text", "[$.text, $.html]")
+    row = chat(said("user", " ", html="<b>"), said("assistant", ""))
+    (episode,) = episodes(read(tmp_path, mapping, row))
+    assert [m.content for m in episode.messages] == ["<b>", ""]
+
+
+def test_a_place_where_no_speaker_is_known_is_set_aside_once(tmp_path):
+    mapping = EACH.replace("role: user,", "role: {path: $.by, values: {u: user}},").replace(
+        "role: assistant", "role: {path: $.by, values: {b: assistant}}"
+    )
+    row = {"turns": [{"by": "u", "q": "go", "a": "x"}, {"by": "b", "a": "ok"}, {"by": "z", "q": "who"}]}
+    readings = read(tmp_path, mapping, row)
+    assert [(m.role, m.content) for m in episodes(readings)[0].messages] == [
+        ("user", "go"),
+        ("assistant", "ok"),
+    ]
+    assert [(r.rule, r.locator) for r in rejects(readings)] == [("unknown_role", "log:1#/turns/2")]
+
+
+def test_calls_that_are_turns_of_their_own(tmp_path):
+    mapping = CHAT + (
+        '  calls: {path: "$.steps[*]", apart: true, name: $.tool, arguments: $.in, thought: $.why}\n'
+        '  results: {path: "$.steps[*]", content: $.out}\n'
+    )
+    steps = [
+        {"tool": "find", "in": {"n": 1}, "why": "look", "out": "7"},
+        {"tool": "pay", "in": {}, "out": "ok"},
+        {"x": 1},
+    ]
+    readings = read(tmp_path, mapping, chat(said("user", "go"), said("assistant", "First", steps=steps)))
+    (episode,) = episodes(readings)
+    assert [(m.role, m.content, m.thought) for m in episode.messages] == [
+        ("user", "go", None),
+        ("assistant", "First", "look"),
+        ("tool", "7", None),
+        ("assistant", None, None),
+        ("tool", "ok", None),
+    ]
+    assert [(s.action, s.result, s.parallel_group) for s in episode.steps] == [
+        ("find", "7", None),
+        ("pay", "ok", None),
+    ]
+    assert [r.rule for r in rejects(readings)] == ["nameless_call"]
