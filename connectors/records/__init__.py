@@ -51,7 +51,7 @@ __all__ = [
     "TakesCompanions", "TooDeep", "as_one_record", "at", "canonical", "column_keys", "column_rows",
     "columns_of", "deepest_of_first", "described", "elements", "excerpt", "fields", "holds_columns",
     "joined", "json", "literal", "loads", "look", "malformed", "members", "mend", "open_database",
-    "plain", "plain", "plain_rows", "pointer", "read_text", "sidecars", "table_rows", "too_deep", "too_long",
+    "plain", "plain_rows", "pointer", "read_text", "sidecars", "table_rows", "too_deep", "too_long",
     "without_halves",
 ]  # fmt: skip
 

@@ -23,6 +23,7 @@ from logforge.cli.evaluate import evaluate
 from logforge.cli.export import export
 from logforge.cli.forget import forget
 from logforge.cli.ingest import ingest
+from logforge.cli.inspect import inspect
 from logforge.cli.options import JSON, STORE, WAIT, say, show
 from logforge.cli.policy import policy
 from logforge.cli.quarantine import quarantine
@@ -188,6 +189,7 @@ for _command in (
     evaluate,
     export,
     forget,
+    inspect,
     policy,
     quarantine,
     report,

@@ -151,6 +151,10 @@ CASES = {
     "unknown_shape": Case(
         "ingest x.jsonl", wrote("x.jsonl", '{"who": "me", "said": []}\n'), "quarantine --list"
     ),
+    "no_talk_to_map": Case(
+        "inspect x.jsonl --write-mapping m.yaml", wrote("x.jsonl", '{"temperature": 21, "room": "a"}\n')
+    ),
+    "mapping_that_is_there": Case("inspect x.jsonl --write-mapping m.yaml", wrote("m.yaml", "name: mine\n")),
     "not_json": Case("ingest x.jsonl", wrote("x.jsonl", "hello\nworld\n"), "quarantine --list"),
     "not_a_log": Case("ingest x.md", wrote("x.md", "# Notes\n"), "quarantine --list"),
     "unsupported_shape": Case(

@@ -62,11 +62,11 @@ def test_no_module_imports_a_heavy_library_at_its_top():
 
 def test_only_the_named_modules_write_to_disk():
     """Store and its key, shards, exports and reports (through atomic), the trainer's runs, `init`, and the
-    conformance kit, the unpacking of packed files and what comes through a pipe, in private folders of their own."""
+    conformance kit, the mapping that `inspect` writes and the sample that it tries it on, the unpacking of packed files and what comes through a pipe, in private folders of their own."""
     writers = set(
         """core/files store/store store/keyed_hashes store/block_journal shards/files shards/writer texts/pca learning/training/report
         learning/policies/bundle learning/policies/onnx evaluation/tuning/sweeping cli/project testing/laws ingestion/sources/containers
-        ingestion/sources/unpacking ingestion/sources/pipes ingestion/workers ingestion/handover report/pipeline report/bad_case_files
+        ingestion/sources/unpacking ingestion/sources/pipes ingestion/workers inspecting/inspection inspecting/proof ingestion/handover report/pipeline report/bad_case_files
         exports/contrasts exports/job exports/mdp exports/minari exports/hugging_face envs/simulation""".split()
     )
     for path in (ROOT / "logforge").rglob("*.py"):

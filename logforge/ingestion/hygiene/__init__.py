@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from logforge.ingestion.hygiene.live import Heard, LiveHygiene
     from logforge.ingestion.hygiene.personal_data import personal_kinds, personal_version
     from logforge.ingestion.hygiene.pipeline import Hygiene, cleaned
-    from logforge.ingestion.hygiene.redaction import ALLOWED, Redaction, rules_version
+    from logforge.ingestion.hygiene.redaction import ALLOWED, Redaction, redact, redact_json, rules_version
 
 __all__ = [
     "ALLOWED", "PREFIX", "Dangers", "Heard", "Hygiene", "LiveHygiene", "Redaction", "cleaned",
-    "flagger_versions", "inspect", "personal_kinds", "personal_version", "rules_version",
+    "flagger_versions", "inspect", "personal_kinds", "personal_version", "redact", "redact_json",
+    "rules_version",
 ]  # fmt: skip
 
 face(
@@ -30,5 +31,5 @@ face(
     live="Heard LiveHygiene",
     personal_data="personal_kinds personal_version",
     pipeline="Hygiene cleaned",
-    redaction="ALLOWED Redaction rules_version",
+    redaction="ALLOWED Redaction redact redact_json rules_version",
 )

@@ -296,7 +296,7 @@ def _unclaimed(path: Path, head: Head) -> Verdict:
         return Verdict(None, True, "nested_too_deep", TooDeep.reason, found, head.data)
     table = path.suffix.lower() in (DATABASE_SUFFIXES if head.container == "sqlite" else TABLE_SUFFIXES)
     if (head.container in ("object", "array") and meant) or table:
-        keys = ", ".join(sorted(head.top)[:12])
+        keys = ", ".join(sorted(head.top))
         what = "its tables" if head.container == "sqlite" else "first record's keys"
         return Verdict(
             None,
