@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from logforge.connectors.records.repair import mend
     from logforge.connectors.records.source import BOM, NeedsWhole, Source, Span, elements
     from logforge.connectors.records.sqlite import SQLITE, Database, open_database, sidecars
-    from logforge.connectors.records.tables import columns_of, plain, plain_rows, table_rows
+    from logforge.connectors.records.tables import columns_of, plain_rows, table_rows
     from logforge.connectors.records.text_file import read_text
 
 __all__ = [
@@ -68,6 +68,6 @@ face(
     repair="mend",
     source="BOM NeedsWhole Source Span elements",
     sqlite="Database SQLITE open_database sidecars",
-    tables="columns_of plain plain_rows table_rows",
+    tables="columns_of plain_rows table_rows",
     text_file="read_text",
 )

@@ -18,7 +18,7 @@ from logforge.inspecting.shape import Key, keys_of, samples_of
 from logforge.schemas import InputError, UsageError
 
 _KEYS = 40
-_READ_KINDS = ("object", "array", "parquet", "sqlite")
+_READ_KINDS = ("object", "array", "parquet", "arrow", "sqlite")
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,9 @@ class Sample:
     @property
     def kind(self) -> str:
         """What the file is, in a word or two."""
-        if self.head.container in ("parquet", "sqlite"):
-            return {"parquet": "Parquet rows", "sqlite": "a SQLite database"}[self.head.container]
+        kinds = {"parquet": "Parquet rows", "arrow": "Arrow rows", "sqlite": "a SQLite database"}
+        if self.head.container in kinds:
+            return kinds[self.head.container]
         if self.head.container == "text":
             return "CSV rows"
         if self.head.container == "array":
