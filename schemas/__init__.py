@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from logforge.schemas import episode
     from logforge.schemas.episode import (
         CLARIFY,
+        EQUAL_ROW,
         RESPOND,
         RESULT_STATUSES,
         ArgumentsStatus,
@@ -88,11 +89,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALLOWED", "ARGUMENT_CANDIDATES", "BROKEN", "CATALOGUE", "CLARIFY", "COLUMNS", "CONFLICTS",
-    "COPIED_DECISIONS", "COPIES", "DRAWN_SPLITS", "EPISODES", "FORGOTTEN", "HELD_OUT", "INVALID", "KNOWN",
-    "LONG_TEXTS", "MAX_BYTES", "MESSAGES", "NULLABLE", "OTHER", "PROPENSITY_KINDS", "QUARANTINE",
-    "RESPOND", "RESULT_STATUSES", "RULES", "SCORER_RESULTS", "SECRETS", "SOURCES", "SPLIT_NAMES", "STEPS",
-    "TABLES", "TRANSITIONS", "ArgumentTemplate", "ArgumentsStatus", "CheckFailed", "Column",
-    "DataContract", "Detectors", "Duplicate", "EncoderRef", "Ending", "Episode", "FeatureSlice",
+    "COPIED_DECISIONS", "COPIES", "DRAWN_SPLITS", "EPISODES", "EQUAL_ROW", "FORGOTTEN", "HELD_OUT",
+    "INVALID", "KNOWN", "LONG_TEXTS", "MAX_BYTES", "MESSAGES", "NULLABLE", "OTHER", "PROPENSITY_KINDS",
+    "QUARANTINE", "RESPOND", "RESULT_STATUSES", "RULES", "SCORER_RESULTS", "SECRETS", "SOURCES",
+    "SPLIT_NAMES", "STEPS", "TABLES", "TRANSITIONS", "ArgumentTemplate", "ArgumentsStatus", "CheckFailed",
+    "Column", "DataContract", "Detectors", "Duplicate", "EncoderRef", "Ending", "Episode", "FeatureSlice",
     "InputError", "LogforgeError", "Manifest", "Marked", "Message", "Mismatch", "MissingExtra",
     "ObservationDtype", "Place", "Problem", "Reading", "Reject", "ResultStatus", "RewardSpec",
     "SideNames", "Skip", "SourceKind", "SourceRef", "SpecError", "SplitSummary", "Step", "StepKind",
@@ -102,8 +103,8 @@ __all__ = [
 
 face(
     __name__,
-    episode="ArgumentsStatus CLARIFY Duplicate Ending Episode Message RESPOND RESULT_STATUSES "
-    "Reading Reject ResultStatus Skip SourceKind Step StepKind",
+    episode="ArgumentsStatus CLARIFY Duplicate EQUAL_ROW Ending Episode Message RESPOND "
+    "RESULT_STATUSES Reading Reject ResultStatus Skip SourceKind Step StepKind",
     errors="CheckFailed InputError LogforgeError Mismatch MissingExtra Problem SpecError "
     "StoreError UnknownName UsageError",
     manifest="ArgumentTemplate DataContract EncoderRef FeatureSlice INVALID Manifest OTHER "

@@ -23,6 +23,9 @@ RESPOND = "respond"
 CLARIFY = "clarify"
 """The action of asking the user something the agent needs to know."""
 
+EQUAL_ROW = "equal_row"
+"""In an episode's metadata: the how manieth of equal rows of its file it is. The first has none."""
+
 RESULT_STATUSES: tuple[ResultStatus, ...] = ("ok", "error", "empty", "timeout", "refused", "missing")
 
 

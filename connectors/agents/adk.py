@@ -27,7 +27,7 @@ class AdkSession:
     """ADK's stored sessions."""
 
     name = "adk_session"
-    version = 3
+    version = 4
     record = "the document (or line): one session"
     fills = ("thoughts", "tokens", "times")
 

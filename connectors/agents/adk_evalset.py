@@ -36,7 +36,7 @@ class AdkEvalSet:
     """ADK's evaluation sets: recorded conversations that later runs are compared with."""
 
     name = "adk_evalset"
-    version = 3
+    version = 4
     record = "the document (or line): one set; every case is an episode"
     fills = ("times",)
 

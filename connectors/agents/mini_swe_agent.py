@@ -55,7 +55,7 @@ class MiniSweAgent:
     """mini-SWE-agent's `.traj.json`."""
 
     name = "mini_swe_agent"
-    version = 3
+    version = 4
     record = "one run: the document; in a bare list of messages, one message"
     fills = ("thoughts", "tokens", "cost", "times")
 

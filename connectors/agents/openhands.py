@@ -40,7 +40,7 @@ class OpenHandsEvents:
     """A trajectory as OpenHands exports it."""
 
     name = "openhands_events"
-    version = 3
+    version = 4
     record = "one event: an array element or a line (a file is one run)"
     fills = ("tools", "thoughts", "tokens", "latency", "times")
 
@@ -83,7 +83,7 @@ class OpenHandsOutput:
     """`output.jsonl` of OpenHands' evaluations and its issue resolver."""
 
     name = "openhands_output"
-    version = 3
+    version = 4
     record = "one row: a run on one instance"
     fills = ("outcome", "tools", "thoughts", "tokens", "cost", "latency", "times")
     splittable = True

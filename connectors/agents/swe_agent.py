@@ -39,7 +39,7 @@ class SweAgentTraj:
     """SWE-agent's `.traj` files."""
 
     name = "swe_agent_traj"
-    version = 3
+    version = 4
     record = "one run: the document"
     fills = ("thoughts", "cost", "latency")
 

@@ -39,7 +39,7 @@ class AgentDojo:
     """AgentDojo's `runs/PIPELINE/SUITE/USER_TASK/ATTACK/INJECTION.json`."""
 
     name = "agentdojo"
-    version = 4
+    version = 5
     record = "one run: the document"
     fills = ("outcome", "thoughts")
 

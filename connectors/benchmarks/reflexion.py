@@ -37,7 +37,7 @@ class ReflexionText:
     """Reflexion's trials on questions."""
 
     name = "reflexion_text"
-    version = 4
+    version = 5
     record = "one question of one trial"
     fills = ("outcome", "thoughts")
 
@@ -69,7 +69,7 @@ class ReflexionProg:
     """Reflexion's programming runs: a prompt, the final solution, and whether it passed the tests."""
 
     name = "reflexion_prog"
-    version = 3
+    version = 4
     record = "one task: a line"
     fills = ("outcome", "thoughts")
     splittable = True

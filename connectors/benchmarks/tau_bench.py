@@ -29,7 +29,7 @@ class TauBench:
     """tau-bench's `historical_trajectories`."""
 
     name = "tau_bench"
-    version = 3
+    version = 4
     record = "one array element: a trial of a task"
     fills = ("outcome", "score")
 

@@ -31,7 +31,7 @@ class TauBenchFewshot:
     """tau-bench's `few_shot_data`."""
 
     name = "tau_bench_fewshot"
-    version = 3
+    version = 4
     record = "one line: a dialogue"
     fills: tuple[str, ...] = ()
     splittable = True

@@ -41,7 +41,7 @@ class ToolbenchDfs:
     """ToolBench's answer files."""
 
     name = "toolbench_dfs"
-    version = 3
+    version = 4
     record = "one search: the document"
     fills = ("outcome", "tools")
 

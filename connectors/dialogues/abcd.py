@@ -29,7 +29,7 @@ class Abcd:
     """ABCD's conversations; the agent is a person."""
 
     name = "abcd"
-    version = 3
+    version = 4
     record = "one conversation (an array element, a line or the document)"
     fills: tuple[str, ...] = ()
     splittable = True

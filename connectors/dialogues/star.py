@@ -44,7 +44,7 @@ class Star:
     """STAR's dialogues."""
 
     name = "star"
-    version = 3
+    version = 4
     record = "one dialogue: the document"
     fills = ("outcome", "thoughts", "times")
     splittable = True

@@ -38,7 +38,7 @@ class Taskmaster4:
     """Taskmaster-4's dialogues."""
 
     name = "taskmaster4"
-    version = 3
+    version = 4
     record = "one dialogue (an array element, a line or the document)"
     fills: tuple[str, ...] = ()
     splittable = True
@@ -149,7 +149,7 @@ class TaskmasterReward:
     """Taskmaster's judged answers: one decision each."""
 
     name = "taskmaster_reward"
-    version = 4
+    version = 5
     record = "one judged answer (an array element, a line or the document)"
     fills = ("outcome", "rewards")
     splittable = True

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         read_rows,
         reject,
     )
+    from logforge.connectors.episodes.samples import Samples
     from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
     from logforge.connectors.episodes.spoken import said_calls
     from logforge.connectors.episodes.text_calls import (
@@ -68,12 +69,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CALL_BLOCKS", "ERROR_CLASSES", "FINISHING", "INJECTED", "KINDS", "RULE", "SOFT_REFUSAL",
     "TOOL_PREFIX", "VOICE", "Absent", "Answer", "Answered", "Call", "EpisodeBuilder", "Growing",
-    "InnerList", "OpenCalls", "Parts", "Said", "Speech", "Text", "Transcript", "Unknown", "Verdict",
-    "answer", "as_logged", "asks_user", "bad_part", "bad_record", "bare_name", "classify_result", "close",
-    "command_call", "content_id", "cost_or_none", "count_or_none", "cut_by", "entry_keys", "episode_id",
-    "execute_calls", "fenced", "first_bool", "first_number", "first_text", "first_user_text",
-    "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in", "keyed",
-    "limit_met", "meant", "micros", "names_call", "native_or_content", "object_or_empty",
+    "InnerList", "OpenCalls", "Parts", "Said", "Samples", "Speech", "Text", "Transcript", "Unknown",
+    "Verdict", "answer", "as_logged", "asks_user", "bad_part", "bad_record", "bare_name",
+    "classify_result", "close", "command_call", "content_id", "cost_or_none", "count_or_none", "cut_by",
+    "entry_keys", "episode_id", "execute_calls", "fenced", "first_bool", "first_number", "first_text",
+    "first_user_text", "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in",
+    "keyed", "limit_met", "meant", "micros", "names_call", "native_or_content", "object_or_empty",
     "parse_arguments", "part_text", "place_of", "prompt_suffix", "prompt_version", "read_content",
     "read_inner", "read_keyed", "read_rows", "reject", "run_task", "said_calls", "score_of", "stopped_by",
     "success_of", "task_group", "text_of", "text_or_none", "tool_action", "unsupported",
@@ -96,6 +97,7 @@ face(
     outcome="ERROR_CLASSES FINISHING asks_user classify_result",
     policies="prompt_suffix prompt_version",
     rows="close first_bool first_number first_user_text read_rows reject",
+    samples="Samples",
     soft_refusal="SOFT_REFUSAL",
     spoken="said_calls",
     text_calls="answer command_call execute_calls fenced function_calls interface",

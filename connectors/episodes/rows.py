@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from logforge.connectors.episodes.builder import EpisodeBuilder
+from logforge.connectors.episodes.samples import Samples
 from logforge.connectors.records import Source, described, excerpt
 from logforge.schemas import Episode, Reading, Reject, Skip
 
@@ -18,6 +19,7 @@ ReadRow = Callable[[Any, str], Iterator[Reading]]
 
 def read_rows(source: Source, read_row: ReadRow) -> Iterator[Reading]:
     """Read a source whose records are conversations. A record that is no JSON, or nested too deep, is set aside alone."""
+    samples = Samples() if source.samples else None
     for locator, row in source.records():
         if isinstance(row, Reject):
             yield row
@@ -26,7 +28,7 @@ def read_rows(source: Source, read_row: ReadRow) -> Iterator[Reading]:
             readings = list(read_row(row, locator))
         except RecursionError:
             readings = [Reject(locator=locator, reason="nested too deep", rule="nested_too_deep")]
-        yield from readings
+        yield from readings if samples is None else samples.told(row, readings)
 
 
 def reject(locator: str, reason: str, detail: str, row: Any) -> Reject:

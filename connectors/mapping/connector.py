@@ -15,6 +15,7 @@ from typing import Any
 
 from logforge.connectors.episodes import (
     EpisodeBuilder,
+    Samples,
     close,
     content_id,
     episode_id,
@@ -39,10 +40,10 @@ from logforge.connectors.records import (
     plain_rows,
     read_text,
 )
-from logforge.schemas import Ending, Reading, Reject, Skip
+from logforge.schemas import Ending, Episode, Reading, Reject, Skip
 
 _NOTHING: Fields = {}
-_VERSION = 4
+_VERSION = 5
 """To be counted up when what a mapping gives changes."""
 _FILLS = {
     "success": "outcome",
@@ -105,6 +106,7 @@ class MappingConnector:
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per conversation; steps are gathered by their episode and come at the end."""
         gathered, records = Gathered(self.spec), self.spec.records
+        samples = Samples() if source.samples else None
         is_database = look(source.path).container == "sqlite"
         if is_database and records is not None:
             records = records._replace(steps=records.steps[2:])
@@ -114,7 +116,7 @@ class MappingConnector:
                 yield row
                 continue
             gathered.cut = False
-            yield from self._records(row, locator, gathered, records)
+            yield from self._records(row, locator, gathered, records, samples)
         for own in gathered.rows:
             yield from self._guarded(
                 self._read_rows(gathered, own), gathered.rows[own][0].record, gathered.rows[own]
@@ -134,13 +136,17 @@ class MappingConnector:
                 for locator, row in database.rows(name):
                     yield locator, row if isinstance(row, Reject) else plain(row)
 
-    def _records(self, row: Any, locator: str, gathered: Gathered, path: Path | None) -> Iterator[Reading]:
+    def _records(
+        self, row: Any, locator: str, gathered: Gathered, path: Path | None, samples: Samples | None
+    ) -> Iterator[Reading]:
         whole = Spot(row, lambda pointer: at(locator, pointer) if pointer else locator)
         records = [whole] if path is None else path.find(whole, whole)
         if not records:
             yield reject(locator, f"nothing at {path.text if path else '$'}", "", row)
         for record in records:
-            yield from self._guarded(self._read_record(record._replace(trail=()), gathered), record, [record])
+            found = self._guarded(self._read_record(record._replace(trail=()), gathered), record, [record])
+            named = any(isinstance(item, Episode) and item.native_id is not None for item in found)
+            yield from found if samples is None or named else samples.told(record.value, found)
 
     def _guarded(self, readings: Iterator[Reading], record: Spot, rows: list[Any]) -> list[Reading]:
         try:

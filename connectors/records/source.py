@@ -55,6 +55,8 @@ class Source:
     """The lines to read, when others read the rest of the file."""
     halves: bool = False
     """Its records are pieces of streams: texts with halves of characters are Halved."""
+    samples: bool = False
+    """Equal rows with neither an id nor a time of their own are samples, and no copies."""
 
     @property
     def place(self) -> PurePath:

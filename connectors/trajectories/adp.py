@@ -67,7 +67,7 @@ class AdpStd:
     """ADP's `sample_std.json` and its data sets as JSON lines."""
 
     name = "adp_std"
-    version = 3
+    version = 4
     record = "one trajectory: an array element or a line"
     fills = ("outcome", "rewards", "tools", "thoughts")
     splittable = True

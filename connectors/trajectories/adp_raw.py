@@ -51,7 +51,7 @@ class AdpRaw:
     """ADP's `sample_raw.json` and the data sets behind them."""
 
     name = "adp_raw"
-    version = 3
+    version = 4
     record = "one row: a run, a conversation or a demonstration"
     fills = ("outcome", "tools", "thoughts")
     splittable = True

@@ -15,6 +15,11 @@ class IngestConfig:
     format: str | None = option(None, "Read every file as this format instead of detecting it.")
     mapping: str | None = option(None, "A YAML mapping that describes a shape of your own.", path="any")
     strict_arguments: bool = option(False, "Mend no arguments and no tool names; damaged ones are invalid.")
+    samples: bool = option(
+        True,
+        "Keep each of equal rows of one file that have neither an id nor a time: samples of one prompt.",
+        switch=True,
+    )
     redact: bool = option(True, "Take secrets out of all text before it is stored.", switch=True)
     pii: tuple[str, ...] = option(
         (),

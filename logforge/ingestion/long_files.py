@@ -93,6 +93,8 @@ def _joined(whole: SourceReading, parts: Iterable[Group]) -> Iterator[Chunk]:
     for (reading,), chunks in parts:
         for chunk in chunks:
             ids = set(chunk.copies["episode_id"].to_pylist())
+            if whole.job.options.samples and _undated(chunk.copies, ids & seen):
+                raise NeedsWhole  # equal rows in several parts: samples are numbered over the whole file
             yield _without(chunk, ids & seen, reading) if ids & seen else chunk
             seen |= ids
         _add(whole, reading)
@@ -127,6 +129,10 @@ def _without(chunk: Chunk, twice: set[str], reading: SourceReading) -> Chunk:
     reading.redactions -= pc.sum(replaced["count"]).as_py() or 0
     tables = Tables(*(_left(table, ids) for table in chunk.tables))
     return Chunk(tables, _left(copies, ids), chunk.quarantine, _left(secrets, ids))
+
+
+def _undated(copies: pa.Table, ids: set[str]) -> bool:
+    return any(row["started_at"] is None for row in copies.to_pylist() if row["episode_id"] in ids)
 
 
 def _is_in(table: pa.Table, ids: pa.Array) -> pa.ChunkedArray:

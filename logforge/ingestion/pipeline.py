@@ -32,6 +32,7 @@ def ingest(
     format: str | None = None,
     mapping: str | Path | None = None,
     strict_arguments: bool = False,
+    samples: bool = True,
     redact: bool = True,
     danger: Iterable[str] = (),
     pii: Iterable[str] = (),
@@ -45,7 +46,8 @@ def ingest(
     """Read every file at or below `paths` into the store; `-` is standard input, and `name` what its source is called.
 
     `format` forces a connector by name; `mapping` is a YAML file that describes a shape of your own. `strict_arguments`
-    refuses to mend damaged arguments and names. `redact` takes secrets out of all text before it is stored; `danger` lists
+    refuses to mend damaged arguments and names. `samples` keeps each of equal rows of a file that have neither an id nor a time;
+    without it they are copies. `redact` takes secrets out of all text before it is stored; `danger` lists
     further dangerous tools (`KIND=PATTERN`, or `none` to leave the built-in list out). `pii` names kinds of personal data to take out
     too, `allow_secret` what stays (globs or SHA-256), `flag_with` functions of the user's that flag messages. `limits` say how far a packed file may unfold. `workers` is the number of
     reading processes, this one among them; more than one needs the caller's `if __name__ == "__main__":` guard, as every process pool does.
@@ -55,7 +57,17 @@ def ingest(
     paths = list(paths)
     files, pipes = apart(paths, name)
     options = read_options(
-        paths, format, mapping, strict_arguments, limits, redact, danger, pii, allow_secret, flag_with
+        paths,
+        format,
+        mapping,
+        strict_arguments,
+        limits,
+        redact,
+        danger,
+        pii,
+        allow_secret,
+        flag_with,
+        samples,
     )
     refuse_pending(store)
     sources = find_sources(Request(store, tuple(files), tuple(pipes), name, options, progress))

@@ -48,7 +48,7 @@ LONG_WEIGHT = 10_000
 @dataclass(frozen=True)
 class ReadOptions:
     """How sources are read: `format` forces a connector by name, `mapping` is one made from a YAML file that stands beside
-    the registered ones, `strict_arguments` undoes what was mended in arguments and names. `redact` takes secrets out,
+    the registered ones, `samples` keeps each of equal rows without an id or a time, `strict_arguments` undoes what was mended in arguments and names. `redact` takes secrets out,
     `pii` names kinds of personal data to take out too, `allow` what stays (see logforge.ingestion.hygiene.redaction.Redaction), `flag_with` functions that
     flag messages (see logforge/ingestion/hygiene/flaggers.py). `danger` lists entries for logforge/ingestion/hygiene/danger.py, `secret_key` is the store's key for hashes of secrets. `earlier` is what
     the source was read with before, where it is no connector that would claim it by itself (see logforge/ingestion/stored_options.py)."""
@@ -56,6 +56,7 @@ class ReadOptions:
     format: str | None = None
     mapping: Connector | None = None
     strict_arguments: bool = False
+    samples: bool = True
     redact: bool = True
     pii: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
@@ -78,6 +79,7 @@ class ReadOptions:
             "pii_rules": personal_version(self.pii) if self.pii else None,
             "allow": self.allow,
             "flag_with": flagger_versions(self.flag_with),
+            "equal_rows": None if self.samples else "copies",
         }
         given = {name: value for name, value in more.items() if value}
         return json.dumps(
@@ -111,6 +113,7 @@ class ReadOptions:
             found["format"],
             mapping,
             strict_arguments=found["arguments"] == "strict",
+            samples=found.get("equal_rows") != "copies",
             redact=found["redaction"] != "none",
             pii=tuple(found.get("pii", ())),
             allow=tuple(found.get("allow", ())),
@@ -345,7 +348,9 @@ def _read(reading: SourceReading) -> Iterator[Reading]:
     reading.settings = remembering(job.settings, connector, options.earlier)
     found = False
     try:
-        source = Source(job.path, job.label, job.companions, options.limits.record, job.span)
+        source = Source(
+            job.path, job.label, job.companions, options.limits.record, job.span, samples=options.samples
+        )
         for item in connector.read(source):
             found = True
             yield as_logged(item) if options.strict_arguments and isinstance(item, Episode) else item

@@ -11,7 +11,7 @@ import polars as pl
 from logforge.connectors.episodes import KINDS as NAME_KINDS
 from logforge.core import LINES, BaseReport, Count, Lines, cut, each, ending, fit, listed, plural, table
 from logforge.ingestion.quarantine import at_first
-from logforge.schemas import remedy_of
+from logforge.schemas import EQUAL_ROW, remedy_of
 from logforge.store import Store
 
 UNREAD = "unread"
@@ -97,6 +97,8 @@ class IngestReport(BaseReport):
     allowed: dict[str, int] = field(default_factory=dict)
     flags: dict[str, int] = field(default_factory=dict)
     stayed: tuple[str, ...] = ()
+    samples: int = 0
+    """Rows that are equal to an earlier one of their file and have neither an id nor a time: each is kept as a sample."""
 
     @property
     def kept(self) -> int:
@@ -149,12 +151,19 @@ class IngestReport(BaseReport):
         secrets = plural(sum(self.redactions.values()), "secret")
         return [
             *counted("skipped: ", self.skip_reasons),
+            *self._equal_rows(),
             *self.repairs.lines(),
             *counted(f"redacted {secrets}: ", self.redactions),
             *counted("allowed, and so left: ", self.allowed),
             *counted("messages flagged: ", self.flags),
             *listed("left as it was: ", self.stayed, "more: --json lists all", _STAYED),
         ]
+
+    def _equal_rows(self) -> list[str]:
+        rows = "row that equals" if self.samples == 1 else "rows that equal"
+        return [
+            fit(f"{self.samples:,} {rows} another of the file kept as samples; --no-samples: as copies")
+        ] * bool(self.samples)
 
     def _aside(self) -> list[str]:
         """What was set aside: the most frequent rules, and the command that says more."""
@@ -200,6 +209,7 @@ def report_of(
             allowed=dict(store.con.sql(_SECRETS.format("=")).fetchall()),
             flags=dict(store.con.sql(_FLAGS).fetchall()),
             stayed=tuple(stayed),
+            samples=store.con.sql(_SAMPLES).fetchall()[0][0],
         )
     finally:
         store.con.unregister("_done")
@@ -239,6 +249,10 @@ _FLAGS = """
         FROM messages JOIN episodes USING (episode_id) JOIN _done USING (source_id) WHERE flags IS NOT NULL
     )
     GROUP BY 1 ORDER BY 2 DESC, 1
+"""
+_SAMPLES = f"""
+    SELECT count(*) FROM episodes JOIN _done USING (source_id) JOIN copies USING (episode_id, source_id)
+    WHERE copies.records > 0 AND contains(metadata::VARCHAR, '"{EQUAL_ROW}":') AND json_extract(metadata, '$.{EQUAL_ROW}') IS NOT NULL
 """
 _REPAIRED_ARGUMENTS = """
     SELECT count(*) FROM steps JOIN episodes USING (episode_id) JOIN _done USING (source_id)

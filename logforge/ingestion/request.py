@@ -82,6 +82,7 @@ def read_options(
     pii: Iterable[str] = (),
     allow_secret: Iterable[str] = (),
     flag_with: Iterable[str] = (),
+    samples: bool = True,
 ) -> ReadOptions:
     """The options of a request, checked before anything is made: unknown formats, wrong mappings, paths that are not there."""
     if format is not None:
@@ -94,6 +95,7 @@ def read_options(
         format,
         shape,
         strict_arguments,
+        samples=samples,
         redact=redact,
         pii=personal_kinds(pii),
         allow=tuple(sorted(set(allow_secret))),

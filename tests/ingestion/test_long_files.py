@@ -133,6 +133,19 @@ def test_a_store_filled_in_parts_is_that_filled_at_once(tmp_path, shared, monkey
     assert len(got["episodes"]) == 13
 
 
+def test_equal_rows_without_an_id_are_counted_over_the_whole_file(tmp_path, shared, monkeypatch):
+    log = tmp_path / "log.jsonl"
+    rows = [{"messages": chat(str(n % 13))["messages"]} for n in range(40)]
+    log.write_bytes(lines(rows))
+    with pytest.raises(NeedsWhole):
+        list(in_parts(job(log), Pair(), 0).chunks)
+    got = stored(tmp_path, "parts", log, workers=2)
+    copies = stored(tmp_path, "copies", log, workers=2, samples=False)
+    monkeypatch.undo()
+    assert got == stored(tmp_path, "whole", log)
+    assert (len(got["episodes"]), len(copies["episodes"])) == (40, 13)
+
+
 def test_a_line_that_needs_others_has_the_file_read_as_a_whole(tmp_path, shared, monkeypatch):
     log = tmp_path / "log.jsonl"
     single = [{"session_id": "s", "role": role, "content": "hi"} for role in ("user", "assistant")]

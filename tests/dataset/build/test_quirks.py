@@ -28,7 +28,6 @@ UNHANDLED = {
     "070",
     "072",
     "077",
-    "083",
 }  # fmt: skip
 """Reports that are not handled yet. Each leaves this set, and comes to `tests/data/quirks`, with the change that handles it."""
 A_STEP = "gamma: 1.0\nterms:\n  step: {value: -1}\n"
@@ -40,6 +39,7 @@ SPECS = {
     "012": A_STEP,
     "019": A_STEP,
     "069": A_STEP,
+    "083": A_STEP,
 }
 """Reward specs of the cases that are built into a dataset."""
 OPEN: dict[str, str] = {}
