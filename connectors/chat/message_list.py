@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from logforge.connectors.chat.dialects import dialect_of
 from logforge.connectors.chat.dialogue import chat_ending
 from logforge.connectors.chat.openai_messages import add_message
 from logforge.connectors.episodes import (
@@ -60,7 +61,7 @@ class MessageList:
         role = _ROLE.search(head.data)
         if head.container != "array" or not is_message or role is None or role[1] not in _ROLES:
             return 0.0
-        return 0.0 if _OTHERS.search(head.data) else 0.6
+        return 0.0 if _OTHERS.search(head.data) or dialect_of(head) else 0.6
 
     def read(self, source: Source) -> Iterator[Reading]:
         """The messages of the list are one episode, which comes at the end."""

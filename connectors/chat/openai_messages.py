@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
+from logforge.connectors.chat.dialects import dialect_of
 from logforge.connectors.chat.dialogue import add_history
 from logforge.connectors.chat.message_keys import refusal_of, unread, unsaid
 from logforge.connectors.chat.ratings import rating_of
@@ -74,6 +75,8 @@ class OpenAIMessages:
         """Rows whose `messages` have roles. Not those of formats that only look alike or write their calls as text."""
         if not head.has_rows or _OTHER_FORMATS & head.top or _STREAM in head.data:
             return 0.0
+        if dialect_of(head):
+            return 0.0  # messages of an SDK that means other blocks by them
         if {"system", "max_tokens"} <= head.top or "stop_reason" in head.keys.get("response", set()):
             return 0.0  # a request to, or an exchange with, Anthropic's API
         if "choices" in head.top | head.keys.get("response", set()) and "role" in head.keys.get(

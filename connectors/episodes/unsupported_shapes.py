@@ -19,8 +19,8 @@ _ONE_EVENT = (
     "(`jq -s . events/event-*.json > run.json`), then ingest that file"
 )
 _RESPONSES = (
-    "requests to OpenAI's Responses API (`input` and `output`): they need not hold the conversation (`previous_response_id`), "
-    "and are not read"
+    "requests to OpenAI's Responses API without their responses (`output`): what the model answered to the last one is not known, "
+    "and they are not read"
 )
 
 

@@ -18,6 +18,8 @@ LISTS = {"claude_code": "loglines", "inspect_json": "samples", "tau2_bench": "si
 """Formats whose records are the elements of a list in the document."""
 KEYED = ("intercode", "intercode_human", "tooleval")
 """Formats whose documents are objects of records by their id."""
+ROWS = {"openai_agents": "agent_messages"}
+"""Formats whose records are the rows of a table; a database without any is one record."""
 BEGINS = {"react_text": (b"Question:", b"Entering new AgentExecutor"), "reflexion_text": (b"Question:",)}
 """Formats in plain text, with what a record begins with."""
 
@@ -28,6 +30,8 @@ def count_records(name: str) -> Callable[[Path], int]:
         return _samples
     if name == "cursor":
         return _cursor_conversations
+    if name in ROWS:
+        return lambda path: rows_of(path, f"SELECT count(*) FROM {ROWS[name]}") or 1
     if name in BEGINS:
         return lambda path: _beginnings(path, BEGINS[name])
     if name in KEYED or name in LISTS or name == "otlp":

@@ -22,12 +22,9 @@ from support.stored import assert_conserved, content
 
 CASES = sorted((DATA / "quirks").iterdir())
 UNHANDLED = {
-    "065",
-    "066",
     "068",
     "070",
     "072",
-    "077",
 }  # fmt: skip
 """Reports that are not handled yet. Each leaves this set, and comes to `tests/data/quirks`, with the change that handles it."""
 A_STEP = "gamma: 1.0\nterms:\n  step: {value: -1}\n"
