@@ -8,6 +8,7 @@ PYTHONPATH) is started as usual.
 from __future__ import annotations
 
 import array
+import atexit
 import gc
 import importlib
 import json
@@ -18,11 +19,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import NoReturn
 
 BIN = Path(sys.executable).parent
 
@@ -93,7 +96,7 @@ class Command:
     environment: dict[str, str]
     streams: tuple[int, ...]
 
-    def run(self) -> None:
+    def run(self) -> NoReturn:
         """Become the process that the script wanted: as if the interpreter had just been started."""
         for target, stream in enumerate(self.streams):
             os.dup2(stream, target)
@@ -114,7 +117,37 @@ class Command:
             text = Path(source).read_text("utf-8")
             sys.argv, sys.path[:0] = [source, *self.arguments], [str(BIN)]
         sys.modules["__main__"] = script
-        exec(compile(text, source, "exec"), script.__dict__)
+        code = _code_of(compile(text, source, "exec"), script)
+        _leave(code, script)
+
+
+def _code_of(program: CodeType, script: ModuleType) -> int:
+    """Run a program as the interpreter does, and say with what code it ends."""
+    try:
+        exec(program, script.__dict__)
+    except SystemExit as ending:
+        if ending.code is None or isinstance(ending.code, int):
+            return ending.code or 0
+        print(ending.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def _leave(code: int, script: ModuleType) -> NoReturn:
+    """End as the interpreter does, but without taking apart what was there before the fork: to touch it is to copy it."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    script.__dict__.clear()
+    gc.collect()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        code = 120
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _received(connection: socket.socket) -> Command:
