@@ -39,7 +39,7 @@ def credit(run: str, store: str, as_json: bool, **given: Any) -> None:
 @STORE
 @click.option("--split", default="test", show_default=True, help="The split that holds the judged episodes.")
 @click.option("--method", default="all", show_default=True, help="A method of `logforge credit`, or all.")
-@options(CreditConfig, "policy", "dataset", "seed")
+@options(CreditConfig, "policy", "dataset", "seed", "members", "updates")
 @JSON
 def credit_agreement(run: str, key_steps: str, store: str, as_json: bool, **given: Any) -> None:
     """Say how far credit agrees with the steps that people hold to be decisive, and people with one another.

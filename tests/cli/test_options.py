@@ -219,6 +219,7 @@ def test_a_function_has_the_defaults_of_its_command(command, function):
 def test_settings_agree_with_what_they_set():
     assert (BuildConfig.part_bytes, Limits.record) == (PART_BYTES, MAX_RECORD)
     assert (EstimateConfig.members, EstimateConfig.updates) == (fqe.MEMBERS, fqe.UPDATES)
+    assert (CreditConfig.members, CreditConfig.updates) == (fqe.MEMBERS, fqe.UPDATES)
     assert SweepConfig.fqe_updates == fqe.UPDATES
     assert CreditConfig.method == next(iter(METHODS))
     assert [field.name for field in fields(Gates)] == list(GATES)

@@ -1,7 +1,8 @@
 """Every block of the README and the docs runs, and the generated pages are up to date.
 
 A page is one script: its bash, sql and python blocks run in order in a folder that holds the sample logs, a reward spec,
-a store and a dataset `default`. YAML, TOML and JSON blocks are parsed; `text` blocks show output.
+a store and a dataset `default`, under a config file that lets fitted Q evaluation take less time (a thorough run has none).
+YAML, TOML and JSON blocks are parsed; `text` blocks show output.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from logforge.cli.commands import main
 from logforge.rewards.pipeline import parse_spec
 from support.doc_blocks import as_script, blocks, joined, run
 from support.places import ROOT, SAMPLES
-from support.ready_process import ready_commands
+from support.thoroughness import enough
 
 PAGES = [
     ROOT / "README.md",
@@ -29,12 +30,8 @@ PAGES = [
     SAMPLES / "README.md",
 ]
 
-
-@pytest.fixture(scope="module")
-def commands():
-    """A folder with `logforge` and `python` that are quick to start."""
-    with ready_commands() as folder:
-        yield folder
+FEW = "fqe-members = 4\nfqe-updates = 100\n"
+LESS_TIME = enough(f"[evaluate]\n{FEW}[credit]\n{FEW}[credit-agreement]\n{FEW}", "")
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +72,7 @@ def test_a_page_runs(page, project, commands, tmp_path):
                 f"a block of {page.name} is marked {language!r}: it would not be tested"
             )
     if script:
+        (tmp_path / "logforge.toml").write_text(LESS_TIME, "utf-8")
         folder = tmp_path / "page"
         shutil.copytree(project, folder)
         run(script, folder, commands)

@@ -8,13 +8,7 @@ import subprocess
 import pytest
 
 from support.places import SAMPLES
-from support.ready_process import BIN, HEAVY, ready_commands
-
-
-@pytest.fixture(scope="module")
-def commands():
-    with ready_commands() as folder:
-        yield folder
+from support.ready_process import BIN, HEAVY
 
 
 def ran(script, programs, folder, **environment):

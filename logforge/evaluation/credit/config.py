@@ -30,4 +30,6 @@ class CreditConfig:
         True, "Keep it in the store's table `credit` (the default).", switch=True, shown=False
     )
     seed: int = option(0)
+    members: int = option(20, "Of the fit of values, from which the spread comes.", "--fqe-members", least=2)
+    updates: int = option(300, "Of a round of it. The time grows with both.", "--fqe-updates", least=100)
     out: str | None = option(None, "Write a row for each step to this Parquet file.", path="any")

@@ -6,7 +6,7 @@ observation it leads to and by how often each action was taken in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -82,14 +82,25 @@ class _Moments(NamedTuple):
     def without(self, other: _Moments) -> _Moments:
         return _Moments(self.features - other.features, self.cross - other.cross, self.square - other.square)
 
+    def of(self, kept: npt.NDArray[np.intp]) -> _Moments:
+        """The moments of some features."""
+        return self._replace(features=self.features[np.ix_(kept, kept)], cross=self.cross[kept])
+
+    @property
+    def variance(self) -> Floats:
+        """Of each feature; 0 where it is no more than rounding."""
+        weight = self.features[0, 0]
+        found = np.diag(self.features) / weight - (self.features[0] / weight) ** 2
+        return np.where(found <= 1e-9, 0.0, found)
+
     def ridge(self, penalty: float) -> Floats:
         """Coefficients, the intercept first; each feature is penalised in units of its variance, the intercept not."""
-        weight = self.features[0, 0]
-        variance = np.diag(self.features) / weight - (self.features[0] / weight) ** 2
-        constant = variance <= 1e-9
-        scale = weight * np.where(constant, 1.0, penalty * variance)
+        variance = self.variance
+        scale = self.features[0, 0] * np.where(variance == 0, 1.0, penalty * variance)
         scale[0] = 0.0
-        return np.asarray(_solved(self.features + np.diag(scale), self.cross))
+        penalised = self.features.copy()
+        penalised[np.diag_indices_from(penalised)] += scale
+        return _solved(penalised, self.cross)
 
     def error(self, coefficients: Floats) -> float:
         """The squared error of these coefficients on the prefixes."""
@@ -107,12 +118,25 @@ def _fitted(train: SplitArrays, folds: npt.NDArray[Any]) -> _Fit:
     """A model of all folds and one without each, under the penalty that predicts held-out folds best."""
     parts = [_moments(train, (folds == fold) & ~train.augmented) for fold in range(FOLDS)]
     whole = _Moments(*(sum(part[1:], part[0]) for part in zip(*parts, strict=True)))
-    models = [[whole.without(part).ridge(penalty) for part in parts] for penalty in PENALTIES]
-    errors = [sum(part.error(model) for part, model in zip(parts, chosen, strict=True)) for chosen in models]
+    size, others = len(whole.cross), [whole.without(part) for part in parts]
+    told = _told([whole, *others])
+    whole, *parts = (one.of(told) for one in (whole, *parts))
+    others = [other.of(told) for other in others]
+    models = [[other.ridge(penalty) for other in others] for penalty in PENALTIES]
+    errors = [sum(part.error(model) for part, model in zip(parts, tried, strict=True)) for tried in models]
     best = int(np.argmin(errors))
     spread = whole.square - whole.cross[0] ** 2 / whole.features[0, 0]
     explained = float(1 - errors[best] / spread) if spread > 0 else 0.0
-    return _Fit(np.stack([*models[best], whole.ridge(PENALTIES[best])]), explained)
+    chosen = np.zeros((FOLDS + 1, size))
+    chosen[:, told] = [*models[best], whole.ridge(PENALTIES[best])]
+    return _Fit(chosen, explained)
+
+
+def _told(several: Sequence[_Moments]) -> npt.NDArray[np.intp]:
+    """The intercept and the features that change anywhere: any other has the coefficient 0."""
+    changes = np.any([moments.variance > 0 for moments in several], axis=0)
+    changes[0] = True
+    return np.flatnonzero(changes)
 
 
 def _moments(data: SplitArrays, chosen: npt.NDArray[np.bool_]) -> _Moments:
@@ -164,9 +188,12 @@ def _prefixes(data: SplitArrays) -> Iterator[tuple[slice, npt.NDArray[Any], torc
 
 
 def _solved(left: Floats, right: Floats) -> npt.NDArray[np.float64]:
+    """Of a symmetric, positive definite matrix: half the work of a general one."""
     import torch
 
-    found: npt.NDArray[np.float64] = torch.linalg.solve(
-        torch.from_numpy(left), torch.from_numpy(right)
-    ).numpy()
-    return found
+    factor, failed = torch.linalg.cholesky_ex(torch.from_numpy(left))
+    if failed:  # rounding made it indefinite
+        found = torch.linalg.solve(torch.from_numpy(left), torch.from_numpy(right))
+    else:
+        found = torch.cholesky_solve(torch.from_numpy(right)[:, None], factor)[:, 0]
+    return np.asarray(found.numpy(), np.float64)
