@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from logforge.cli.options import JSON, flag, is_set, options, show, taken
+from logforge.cli.options import JSON, flag, is_given, options, show, taken
 from logforge.evaluation import EstimateConfig, PlayConfig
 
 
@@ -42,13 +42,13 @@ def _refuse_ignored(simulator: str | None) -> None:
     from logforge.schemas import UsageError
 
     if simulator is None:
-        if ignored := _first_set(PlayConfig, "episodes", "baselines", "held_out"):
+        if ignored := _first_given(PlayConfig, "episodes", "baselines", "held_out"):
             raise UsageError(f"{ignored} needs a simulator to play in", "name one: --simulator it-ops")
-    elif ignored := _first_set(EstimateConfig, "dataset_path", "split", "members", "updates"):
+    elif ignored := _first_given(EstimateConfig, "dataset_path", "split", "members", "updates"):
         raise UsageError(
             f"{ignored} says how to estimate, and with --simulator nothing is", "leave out one of them"
         )
 
 
-def _first_set(struct: type, *names: str) -> str | None:
-    return next((flag(struct, name) for name in names if is_set(name)), None)
+def _first_given(struct: type, *names: str) -> str | None:
+    return next((flag(struct, name) for name in names if is_given(name)), None)

@@ -74,6 +74,12 @@ def is_set(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
+def is_given(name: str) -> bool:
+    """Whether an option was set for this run alone: what a config file sets is for the runs that it fits."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+
+
 def flag(struct: type, name: str) -> str:
     """The option of a field, as a user writes it."""
     known = {field.name: field for field in fields(struct)}

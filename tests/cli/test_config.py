@@ -61,3 +61,15 @@ def test_damaged_toml_is_a_usage_error_also_as_json(tmp_path, monkeypatch):
     result = CliRunner().invoke(main, ["formats", "--json"])
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"] == "SpecError"
+
+
+@pytest.mark.parametrize("play", [[], ["--simulator", "it-ops"]], ids=["estimated", "played"])
+def test_what_a_file_sets_for_estimating_does_not_hinder_playing_nor_the_other_way(
+    tmp_path, monkeypatch, play
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logforge.toml").write_text("[evaluate]\nfqe-members = 4\nepisodes = 50\n")
+    result = CliRunner().invoke(main, ["evaluate", "no_run", *play])
+    assert "says how to estimate" not in result.stderr
+    assert "needs a simulator" not in result.stderr
+    assert "no_run" in result.stderr
