@@ -17,9 +17,12 @@ from logforge.connectors.episodes import (
 from logforge.connectors.records import at, canonical
 
 
-def add_turn(builder: EpisodeBuilder, content: Any, where: str, told: Exchange | None) -> None:
-    """An assistant message. Tools that the API ran itself are answered inside it; what follows was decided later."""
-    more: dict[str, Any] = {}
+def add_turn(builder: EpisodeBuilder, content: Any, where: str, told: Exchange | None, **facts: Any) -> None:
+    """An assistant message. Tools that the API ran itself are answered inside it; what follows was decided later.
+
+    `facts` are further fields of its messages, where no response tells them.
+    """
+    more: dict[str, Any] = facts
     parts = read_content(content, where)
     builder.rejects += parts.rejects
     builder.note(parts.unknown, decides=True)

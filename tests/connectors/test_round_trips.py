@@ -16,6 +16,7 @@ from logforge.schemas.episode import Duplicate, Episode
 from logforge.testing.kit import unsound
 from support import (
     renderers,
+    renderers_captures,
     renderers_coding,
     renderers_editors,
     renderers_harness,
@@ -28,7 +29,7 @@ from support.thoroughness import enough
 
 SHAPES = renderers.SHAPES | renderers_coding.SHAPES | renderers_harness.SHAPES
 SHAPES |= renderers_traces.SHAPES | renderers_vendors.SHAPES | renderers_editors.SHAPES
-SHAPES |= renderers_sdks.SHAPES
+SHAPES |= renderers_sdks.SHAPES | renderers_captures.SHAPES
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12)
 TEXTS = PLAIN.filter(str.strip) | st.sampled_from(
