@@ -129,6 +129,8 @@ _PARTS = """
     bad_propensity      | a propensity that is no number above 0 and up to 1                | Write the probability of the action there or leave it out, then replay.
     no_action           | a row of a mapped step table without an action                   | Correct `action` in the mapping, or fill it in the log, then replay with --mapping.
     nameless_run        | a run without an id                                              | Export the runs again with their ids, then replay.
+    unknown_part        | a part that logforge does not understand; where a decision may lie in it, its record | Look at its keys and the format named in the detail: use that format's export, or a --mapping.
+    reward_without_step | a reward of a turn that says and calls nothing                   | Look whether the turn's content lies under another key; a reward needs a decision.
     unknown_event       | an event of a kind its format does not know                      | Report it with the excerpt shown here; a later version may read it.
     unknown_annotation  | an annotation of a kind its format does not know                 | Report it with the excerpt shown here; a later version may read it.
     orphan_input        | an action's input without the action                             | Mend the text in the log, then replay.
@@ -203,6 +205,12 @@ _SKIPS = """
     guardrail_span      | a span that checks texts
     evaluator_span      | a span that judges
     prompt_span         | a span that fills a prompt
+    chat_model_span     | a model call outside a run
+    parser_span         | a span that takes a text to pieces
+    memory_span         | a span that reads or writes a memory
+    workflow_span       | a step of a workflow
+    task_span           | a step of a workflow
+    unknown_span        | a span whose type was not told
     invoke_agent_span   | an agent's span that belongs to no run
     execute_tool_span   | a tool's run outside a run
     invoke_workflow_span | a step of a workflow
@@ -210,6 +218,7 @@ _SKIPS = """
     retrieval_span      | a span that looks up documents
     create_agent_span   | a span that sets up an agent
     plan_span           | a span that plans
+    other_traffic       | an exchange with a server that is no model
     other_span          | a span of a kind that holds no message
     other_log_record    | a log record that is no GenAI event
     span_observation    | a span without a model call, an agent or a tool's run

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from logforge.connectors.episodes.tool_names import KINDS, TOOL_PREFIX, bare_name, meant, tool_action
     from logforge.connectors.episodes.turns import Answered, Said, Transcript
     from logforge.connectors.episodes.unsupported_shapes import RULE, VOICE, unsupported
-    from logforge.connectors.episodes.words import Unknown, names_call, part_text, text_of
+    from logforge.connectors.episodes.words import Unknown, may_hold_call, names_call, part_text, text_of
 
 __all__ = [
     "CALL_BLOCKS", "ERROR_CLASSES", "FINISHING", "INJECTED", "KINDS", "RULE", "SOFT_REFUSAL",
@@ -74,11 +74,11 @@ __all__ = [
     "classify_result", "close", "command_call", "content_id", "cost_or_none", "count_or_none", "cut_by",
     "entry_keys", "episode_id", "execute_calls", "fenced", "first_bool", "first_number", "first_text",
     "first_user_text", "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in",
-    "keyed", "limit_met", "meant", "micros", "names_call", "native_or_content", "object_or_empty",
-    "parse_arguments", "part_text", "place_of", "prompt_suffix", "prompt_version", "read_content",
-    "read_inner", "read_keyed", "read_rows", "reject", "run_task", "said_calls", "score_of", "stopped_by",
-    "success_of", "task_group", "text_of", "text_or_none", "tool_action", "unsupported",
-    "with_decision_keys",
+    "keyed", "limit_met", "may_hold_call", "meant", "micros", "names_call", "native_or_content",
+    "object_or_empty", "parse_arguments", "part_text", "place_of", "prompt_suffix", "prompt_version",
+    "read_content", "read_inner", "read_keyed", "read_rows", "reject", "run_task", "said_calls",
+    "score_of", "stopped_by", "success_of", "task_group", "text_of", "text_or_none", "tool_action",
+    "unsupported", "with_decision_keys",
 ]  # fmt: skip
 
 face(
@@ -104,5 +104,5 @@ face(
     tool_names="KINDS TOOL_PREFIX bare_name meant tool_action",
     turns="Answered Said Transcript",
     unsupported_shapes="RULE VOICE unsupported",
-    words="Unknown names_call part_text text_of",
+    words="Unknown may_hold_call names_call part_text text_of",
 )

@@ -10,13 +10,21 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from logforge.connectors.episodes.arguments import Absent
 from logforge.connectors.episodes.builder import Call
 from logforge.connectors.episodes.words import Unknown, part_text, text_of
-from logforge.connectors.records import described, excerpt
+from logforge.connectors.records import canonical, described, excerpt
 from logforge.schemas import Reject
 
 CALL_BLOCKS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 """Block types that hold a tool call."""
+
+
+_BLOCK_KEYS = frozenset(
+    {"type", "id", "name", "input", "tool_use_id", "content", "is_error", "thinking", "signature", "data"}
+    | {"cache_control", "caller", "server_name"}
+)
+"""Keys of the API's thoughts, calls and results."""
 
 
 class Text(NamedTuple):
@@ -127,24 +135,43 @@ def _read_block(parts: Parts, block: Any, where: str) -> None:
         return
     kind = block.get("type")
     if kind in ("thinking", "redacted_thinking"):
-        thought = block.get("thinking")
-        if thought != "":
-            parts.thoughts.append(Text(thought if isinstance(thought, str) else f"[{kind}]", where))
+        _read_thought(parts, block, where)
     elif isinstance(kind, str) and kind in CALL_BLOCKS:
         _read_call(parts, block, where)
     elif isinstance(kind, str) and kind.endswith("tool_result"):
         call_id, failed = text_or_none(block.get("tool_use_id")), block.get("is_error") is True
-        parts.answers.append(Answer(call_id, text_of(block.get("content")), failed, where))
+        parts.answers.append(Answer(call_id, _answer_text(block), failed, where))
     elif (text := part_text(block)) is None:
         parts.unknown.append(Unknown(where, block))
     elif text:
         parts.texts.append(Text(text, where))
 
 
+def _read_thought(parts: Parts, block: dict[str, Any], where: str) -> None:
+    thought = block.get("thinking")
+    if isinstance(thought, str):
+        parts.thoughts += [Text(thought, where)] if thought else []
+    elif _other(block):
+        parts.rejects.append(bad_part(where, "thinking without a text", "bad_block", block))
+    else:
+        parts.thoughts.append(Text(f"[{block['type']}]", where))
+
+
+def _answer_text(block: dict[str, Any]) -> str | None:
+    """What a tool said; the whole block as JSON where it says it under a key that is not known."""
+    return canonical(block) if "content" not in block and _other(block) else text_of(block.get("content"))
+
+
+def _other(block: dict[str, Any]) -> bool:
+    """True when a block has more than a known one of its kind has."""
+    return any(value not in (None, "", [], {}) for key, value in block.items() if key not in _BLOCK_KEYS)
+
+
 def _read_call(parts: Parts, block: dict[str, Any], where: str) -> None:
     name = block.get("name")
     if isinstance(name, str) and name:
-        parts.calls.append(Call(name, block.get("input"), text_or_none(block.get("id")), where))
+        given = Absent() if "input" not in block and _other(block) else block.get("input")
+        parts.calls.append(Call(name, given, text_or_none(block.get("id")), where))
     else:
         parts.rejects.append(bad_part(where, "tool call without a name", "nameless_call", block))
 

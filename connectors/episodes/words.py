@@ -12,12 +12,15 @@ from typing import Any, Final, NamedTuple
 
 from logforge.connectors.records import canonical, described
 
-TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal", "summary_text", "markdown"})
+TEXT_PARTS: Final = frozenset(
+    {"text", "input_text", "output_text", "refusal", "summary_text", "markdown", "audio_transcription"}
+)
 """Types of parts that are text: in `text`, `content` or `refusal`."""
 MARKED: Final = frozenset(
     {"image", "image_url", "input_image", "output_image", "image_file", "image_asset_pointer"}
     | {"audio", "input_audio", "output_audio", "audio_url", "video", "video_url", "input_video"}
     | {"file", "input_file", "document", "pdf", "resource", "resource_link", "container_upload"}
+    | {"audio_asset_pointer", "real_time_user_audio_video_asset_pointer", "video_container_asset_pointer"}
     | {"search_result", "web_search_result", "web_search_result_location", "tool_reference"}
 )
 """Types of parts that are no text and no decision; each leaves a mark."""
@@ -95,7 +98,7 @@ def part_text(part: Any) -> str | None:
         return part
     if not isinstance(part, dict):
         return None
-    kind = part.get("type")
+    kind = part.get("type", part.get("content_type"))
     if kind is None:
         return str(part["text"]) if isinstance(part.get("text"), str) and not _more_than_text(part) else None
     if not isinstance(kind, str):

@@ -8,14 +8,16 @@ from logforge.schemas.faces import face
 
 if TYPE_CHECKING:
     from logforge.connectors.traces.attributes import escape, number_of
+    from logforge.connectors.traces.envelopes import Where
     from logforge.connectors.traces.history import with_rewards
-    from logforge.connectors.traces.messages import Where, inside
+    from logforge.connectors.traces.messages import inside
 
 __all__ = ["Where", "escape", "inside", "number_of", "with_rewards"]
 
 face(
     __name__,
     attributes="escape number_of",
+    envelopes="Where",
     history="with_rewards",
-    messages="Where inside",
+    messages="inside",
 )

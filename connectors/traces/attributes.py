@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes import text_or_none
-from logforge.connectors.traces.messages import Where, inside
+from logforge.connectors.episodes import micros, text_or_none
+from logforge.connectors.traces.envelopes import Where
+from logforge.connectors.traces.messages import inside
 
 _INDEX = re.compile(r"(\d{1,6})(?:\.(.+))?\Z", re.DOTALL)
 _TYPED = ("stringValue", "boolValue", "intValue", "doubleValue", "bytesValue", "arrayValue", "kvlistValue")
@@ -190,4 +191,21 @@ def number_of(value: Any) -> float | None:
             return None
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
         return float(value)
+    return None
+
+
+def time_of(row: dict[str, Any], keys: tuple[str, ...]) -> int | None:
+    """Nanoseconds (as text or number) where the key says so, else ISO 8601 or Unix seconds, as microseconds."""
+    for key in keys:
+        value = row.get(key)
+        if value is None or isinstance(value, bool):
+            continue
+        if "nano" in key.lower() or (isinstance(value, int) and value > 10**16):
+            digits = value if isinstance(value, int) else value if isinstance(value, str) else ""
+            text = str(digits)
+            if re.fullmatch(r"\d{1,20}", text) and 0 < int(text) < 1 << 63:
+                return int(text) // 1000
+            continue
+        if (found := micros(value)) is not None and abs(found) < 1 << 62:
+            return found
     return None

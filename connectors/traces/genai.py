@@ -17,7 +17,8 @@ from logforge.connectors.episodes import (
 )
 from logforge.connectors.records import canonical
 from logforge.connectors.traces.attributes import Attributes, Found, Row, rows_of
-from logforge.connectors.traces.messages import Said, Where, inside, read_message, read_messages
+from logforge.connectors.traces.envelopes import Where
+from logforge.connectors.traces.messages import Said, inside, read_message, read_messages
 from logforge.connectors.traces.spans import Kind, Span, ToolRun, skip_reason
 from logforge.schemas import Reject
 

@@ -26,8 +26,9 @@ from logforge.connectors.episodes import (
 )
 from logforge.connectors.records import Head, Source, at, columns_of, plain_rows
 from logforge.connectors.traces.attributes import number_of
+from logforge.connectors.traces.envelopes import Where
 from logforge.connectors.traces.episodes import Traces
-from logforge.connectors.traces.messages import Said, Where, inside, read_messages
+from logforge.connectors.traces.messages import Said, inside, read_messages
 from logforge.connectors.traces.spans import Kind, Span, ToolRun, skip_reason
 from logforge.schemas import Duplicate, Reading, Reject, Skip
 

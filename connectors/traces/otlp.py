@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors.episodes import bad_record, first_text, micros, text_or_none
+from logforge.connectors.episodes import bad_record, first_text, text_or_none
 from logforge.connectors.records import Head, Source, at, canonical, excerpt
 from logforge.connectors.traces import (
     genai as genai_attributes,
@@ -27,7 +27,7 @@ from logforge.connectors.traces import (
 from logforge.connectors.traces import (
     vercel as vercel_attributes,
 )
-from logforge.connectors.traces.attributes import Attributes, Found
+from logforge.connectors.traces.attributes import Attributes, Found, time_of
 from logforge.connectors.traces.episodes import Traces
 from logforge.connectors.traces.genai import Event
 from logforge.connectors.traces.otlp_logs import LogRecords
@@ -79,7 +79,7 @@ class Otlp:
             try:
                 if isinstance(row, dict) and any(isinstance(row.get(key), list) for key in otlp_logs.BATCH):
                     placed = [(b, at(locator, pointer)) for b, pointer in _listed(row, *otlp_logs.BATCH)]
-                    yield from logs.add(placed, lambda record: _time(record, _LOGGED))
+                    yield from logs.add(placed, lambda record: time_of(record, _LOGGED))
                 else:
                     yield from _take(row, locator, traces, seen)
             except RecursionError:
@@ -168,7 +168,7 @@ def _read_span(raw: _Raw, seen: dict[tuple[str, str], int]) -> Span | Reading:
             )
         seen[trace, own] = digest
     span = Span(trace, own, first_text(row, *_PARENT), "other", locator)
-    span.start, span.end = _time(row, _START), _time(row, _END)
+    span.start, span.end = time_of(row, _START), time_of(row, _END)
     _fill(span, raw)
     return span
 
@@ -239,20 +239,3 @@ def _what_went_wrong(
     raised = next((e.attributes.find("exception.message") for e in events if e.name == "exception"), None)
     found = raised or attributes.find("error.type")
     return (text_or_none(found.value), found.locator) if found else (None, locator)
-
-
-def _time(row: dict[str, Any], keys: tuple[str, ...]) -> int | None:
-    """Nanoseconds (as text or number) where the key says so, else ISO 8601 or Unix seconds, as microseconds."""
-    for key in keys:
-        value = row.get(key)
-        if value is None or isinstance(value, bool):
-            continue
-        if "nano" in key.lower() or (isinstance(value, int) and value > 10**16):
-            digits = value if isinstance(value, int) else value if isinstance(value, str) else ""
-            text = str(digits)
-            if re.fullmatch(r"\d{1,20}", text) and 0 < int(text) < 1 << 63:
-                return int(text) // 1000
-            continue
-        if (found := micros(value)) is not None and abs(found) < 1 << 62:
-            return found
-    return None

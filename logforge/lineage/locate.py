@@ -25,20 +25,21 @@ from logforge.connectors.records import (
     holds_columns,
     open_database,
     plain,
+    stream_events,
 )
 from logforge.connectors.records import json as jsontext
 from logforge.ingestion.sources import Limits, packed_kind, unpack
 from logforge.schemas import Reject
 
 _PLACE = re.compile(r"(?:!(?P<member>[^#]+?))?(?::(?P<line>\d+))?(?P<pointers>(?:#.*)?)", re.DOTALL)
-_TEXT_KEYS = ("content", "thinking", "Text")
+_TEXT_KEYS = ("content", "parts", "thinking", "Text")
 
 
 def resolve(path: Path, locator: str, label: str) -> Any:
     """The value that a locator leads to. `label` is the name that the file at `path` had when it was read.
 
     A line that is no JSON is its text; a line of a CSV file whose column a pointer names is that cell. Where a value on
-    the way is text, the next pointer goes on in the JSON inside it. What is packed is unpacked for it. Raises LookupError
+    the way is text, the next pointer goes on in the JSON inside it, or in its events where it is a stream of them. What is packed is unpacked for it. Raises LookupError
     when the locator leads nowhere.
     """
     if _is_packed(path, path.stat().st_mtime_ns):
@@ -59,7 +60,7 @@ def resolve(path: Path, locator: str, label: str) -> Any:
         else:
             value = _line(data, int(where["line"]), pointers) if where["line"] else _whole(data)
         for number, pointer in enumerate(pointers):
-            value = _follow(jsontext.loads(value) if number else value, pointer)
+            value = _follow(_inside(value) if number else value, pointer)
     except (LookupError, ValueError, TypeError, AttributeError, StopIteration) as error:
         raise LookupError(f"{locator!r} leads nowhere: {type(error).__name__}: {error}") from None
     return value
@@ -155,6 +156,12 @@ def _cells(data: bytes, number: int) -> dict[str, str]:
     delimiter = max(",;\t", key=lambda mark: len(next(csv.reader([header], delimiter=mark))))
     names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]
     return dict(zip(names, next(csv.reader(lines[number - 1 :], delimiter=delimiter)), strict=True))
+
+
+def _inside(text: Any) -> Any:
+    """What a text holds: the events of a stream, else a JSON value."""
+    events = stream_events(text) if isinstance(text, str) else None
+    return jsontext.loads(text) if events is None else events
 
 
 def _follow(value: Any, pointer: str) -> Any:

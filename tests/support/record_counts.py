@@ -34,7 +34,7 @@ def count_records(name: str) -> Callable[[Path], int]:
         return lambda path: rows_of(path, f"SELECT count(*) FROM {ROWS[name]}") or 1
     if name in BEGINS:
         return lambda path: _beginnings(path, BEGINS[name])
-    if name in KEYED or name in LISTS or name == "otlp":
+    if name in KEYED or name in LISTS or name in ("har", "mlflow", "otlp"):
         return lambda path: sum(_records_in(row, name) for _, row in Source(path, "").records())
     return count_json_records
 
@@ -80,6 +80,10 @@ def _records_in(row: Any, name: str) -> int:
         return 1
     if name == "otlp":
         return _spans(row)
+    if name == "har":
+        return len(_first(row.get("log"), "entries")) or 1
+    if name == "mlflow":
+        return len(_first(row.get("data", row), "spans")) or 1
     if name in KEYED:
         return len(row) or 1
     listed = row.get(LISTS[name])

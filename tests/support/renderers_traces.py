@@ -197,9 +197,60 @@ def arguments_of(call: dict[str, Any]) -> Any:
     return json.loads(call["function"]["arguments"])
 
 
+# --- MLflow -------------------------------------------------------------------------------------------------------------
+
+
+def mlflow(talks: list[Talk], chance: random.Random) -> bytes:
+    """A trace for each talk, in the words of MLflow 2 or 3; its spans lie in any order."""
+    return lines([mlflow_trace(talk, chance, newer=chance.random() < 0.5) for talk in talks])
+
+
+def mlflow_trace(talk: Talk, chance: random.Random, *, newer: bool) -> dict[str, Any]:
+    trace = uuid.uuid5(uuid.NAMESPACE_URL, talk.name).hex
+    spans = []
+    for number, (asked, answer) in enumerate(requests_of(talk)):
+        told = chance.choice(
+            [{"choices": [{"index": 0, "message": answer, "finish_reason": "stop"}]}, answer]
+        )
+        attributes = {
+            "mlflow.spanType": json.dumps(chance.choice(["LLM", "CHAT_MODEL"])),
+            "mlflow.spanInputs": json.dumps({"messages": asked, "model": "m"}),
+            "mlflow.spanOutputs": json.dumps(told),
+        }
+        spans.append(mlflow_span(trace, number, attributes, newer=newer))
+    chance.shuffle(spans)
+    assessments = []
+    if talk.success is not None:
+        about = {"assessment_name": "resolved", "source": {"source_type": "CODE"}}
+        assessments.append(about | {"feedback": {"value": talk.success}})
+    names = ("trace_id", "trace_metadata") if newer else ("request_id", "request_metadata")
+    info = dict(zip(names, (f"tr-{trace}" if newer else trace, {}), strict=True)) | {
+        "assessments": assessments
+    }
+    return {"info": info, "data": {"spans": spans}}
+
+
+def mlflow_span(trace: str, number: int, attributes: dict[str, str], *, newer: bool) -> dict[str, Any]:
+    begin = 1_772_000_000_000_000_000 + number * 10**9
+    ids = {"trace_id": trace, "span_id": f"{number:016x}"}
+    same = {"name": "llm", "attributes": attributes, "events": []}
+    if newer:
+        times = {"start_time_unix_nano": begin, "end_time_unix_nano": begin + 10**8}
+        return {
+            **ids,
+            **times,
+            **same,
+            "parent_span_id": None,
+            "status": {"code": "STATUS_CODE_OK", "message": ""},
+        }
+    times = {"start_time": begin, "end_time": begin + 10**8}
+    return {**same, **times, "context": ids, "parent_id": None, "status_code": "OK", "status_message": ""}
+
+
 SHAPES = {
     "otlp": Shape("otlp", ".jsonl", otlp, ends_with_agent=True),
     "langfuse": Shape("langfuse", ".jsonl", langfuse, ends_with_agent=True, judged=True),
+    "mlflow": Shape("mlflow", ".jsonl", mlflow, ends_with_agent=True, judged=True),
     "langsmith batches": Shape("langsmith_runs", ".jsonl", langsmith_batches, ends_with_agent=True),
     "langsmith runs": Shape("langsmith_runs", ".jsonl", langsmith_runs, ends_with_agent=True, silence=""),
 }

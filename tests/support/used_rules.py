@@ -15,7 +15,7 @@ from typing import NamedTuple
 from logforge.connectors.agents import claude_lines
 from logforge.connectors.episodes import unsupported_shapes as unsupported
 from logforge.connectors.traces import genai as genai_attributes
-from logforge.connectors.traces import langfuse
+from logforge.connectors.traces import langfuse, mlflow
 from logforge.connectors.traces import openinference as openinference_attributes
 from support.places import ROOT
 
@@ -54,6 +54,7 @@ COMPUTED: dict[str, frozenset[str]] = {
     "skip_reason(operation, OPERATIONS)": _spans(genai_attributes.OPERATIONS),
     "skip_reason(began, OPERATIONS)": _spans(genai_attributes.OPERATIONS),
     "skip_reason(kind.lower(), KINDS)": _spans(openinference_attributes.KINDS),
+    "skip_reason(kind.lower(), TYPES)": _spans(mlflow.TYPES),
     "skip_reason(named.lower(), TYPES, 'observation')": frozenset(f"{t}_observation" for t in langfuse.TYPES),
     "f'{what}_too_long'": frozenset({"line_too_long", "element_too_long", "document_too_long"}),
     "UNSUPPORTED": frozenset({unsupported.RULE}),
