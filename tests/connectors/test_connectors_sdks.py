@@ -446,3 +446,87 @@ def test_requests_of_gemini_that_repeat_what_was_said():
 def test_a_content_of_gemini_that_is_not_understood_makes_no_decision(tmp_path, content):
     row = {"contents": [{"role": "user", "parts": [{"text": "Riga?"}]}, content]}
     assert ("record", "unknown_part") in refused(tmp_path, row)
+
+
+# --- smolagents -----------------------------------------------------------------------------------------------------------
+
+
+def test_steps_that_smolagents_took():
+    (calling,) = episodes(read(FIXTURES / "smolagents" / "tool_calling.succinct.json"))
+    assert [(step.action, step.result_status) for step in calling.steps] == [
+        ("forecast", "ok"),
+        ("forecast", "error"),
+        ("final_answer", "ok"),
+    ]
+    assert (calling.ending, calling.ending_reason, calling.records) == ("terminal", "the final answer", 4)
+    assert calling.messages[1].tokens_out == 5
+    (code,) = episodes(read(FIXTURES / "smolagents" / "code_agent.cut.json"))
+    assert [m.role for m in code.messages] == ["system", "user", "assistant", "tool", "assistant", "tool"]
+    assert [step.arguments for step in code.steps] == ['{"code":"print(1+1)"}', '{"code":"final_answer(2)"}']
+    assert all(step.arguments_status == "ok" for step in code.steps)
+
+
+def test_a_capped_run_of_smolagents():
+    readings = read(FIXTURES / "smolagents" / "runs.jsonl")
+    (run,) = episodes(readings)
+    assert (run.ending, run.ending_reason, run.success) == ("truncated", "the limit of turns", False)
+    assert [(step.action, step.result, step.parallel_group) for step in run.steps] == [
+        ("look", "nothing\nnothing", 0),
+        ("look", "nothing\nnothing", 0),
+        ("python_interpreter", "Execution logs:\n", None),
+    ]
+    assert run.steps[2].result_status == "error"
+    assert told(run)[-1] == ("user", "division by zero")
+    assert [item.rule for item in readings if isinstance(item, Reject)] == ["unparsed_call"]
+
+
+def test_a_step_of_smolagents_with_calls_elsewhere_makes_no_decision(tmp_path):
+    step = {"step_number": 1, "model_output": "Go", "observations": "gone", "is_final_answer": False}
+    calls = [{"id": "c", "function": {"name": "go", "arguments": {}}}]
+    assert ("record", "unknown_part") in refused(tmp_path, {"steps": [{**step, "toolCalls": calls}]})
+
+
+# --- AutoGen --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_autogen_and_what_its_agent_remembers_are_alike():
+    (run,) = episodes(read(FIXTURES / "autogen" / "task_result.json"))
+    (state,) = episodes(read(FIXTURES / "autogen" / "agent_state.json"))
+    assert told(run) == told(state)
+    assert did(run) == did(state)
+    assert [step.result_status for step in run.steps] == ["ok", "error", None]
+    assert (run.messages[1].thought, run.messages[1].tokens_out) == ("Two cities.", 5)
+    assert (run.ending, run.ending_reason) == ("terminal", "Text 'TERMINATE' mentioned")
+
+
+def test_what_autogen_writes_in_an_agents_name_is_no_decision():
+    found = by_id(FIXTURES / "autogen" / "runs.jsonl")
+    capped = found["capped"]
+    assert [step.action for step in capped.steps] == ["look", "respond"]
+    assert told(capped)[-3:] == [
+        ("assistant", "a cat"),
+        ("assistant", "Transferred to b."),
+        ("assistant", "It is a cat."),
+    ]
+    assert (capped.ending, capped.success, capped.score) == ("truncated", False, 0.5)
+    assert '"agents":["a","b"]' in capped.metadata
+    assert found["thinking"].steps == []
+    assert found["thinking"].messages[-1].thought == "Which way?"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "ToolCallRequestEvent", "source": "a", "content": [{"callId": "c", "name": "go"}]},
+        {"type": "CodeGenerationEvent", "source": "a", "content": "run", "code_blocks": [{"code": "1"}]},
+        {
+            "type": "TextMessage",
+            "source": "a",
+            "content": "Go",
+            "toolCalls": [{"name": "go", "arguments": "{}"}],
+        },
+    ],
+)
+def test_a_message_of_autogen_that_is_not_understood_makes_no_decision(tmp_path, message):
+    asked = {"type": "TextMessage", "source": "user", "content": "Go"}
+    assert ("record", "unknown_part") in refused(tmp_path, {"messages": [asked, message]})

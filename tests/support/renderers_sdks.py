@@ -330,6 +330,57 @@ def gemini_exchanges(talk: Talk) -> list[dict[str, Any]]:
     return rows
 
 
+# --- smolagents -----------------------------------------------------------------------------------------------------------
+
+
+def smolagents(talks: list[Talk], chance: random.Random) -> bytes:
+    rows = []
+    for talk in talks:
+        steps = [smolagents_step(entry, number) for number, entry in enumerate(talk.entries)]
+        rows.append({"id": talk.name, "success": talk.success, "steps": steps})
+    return lines(rows)
+
+
+def smolagents_step(entry: Said | Turn, number: int) -> dict[str, Any]:
+    if isinstance(entry, Said):
+        return {"system_prompt": entry.text} if entry.role == "system" else {"task": entry.text}
+    calls = [{"id": a.call_id, "function": {"name": a.name, "arguments": a.arguments}} for a in entry.acts]
+    step = {"step_number": number, "model_output": entry.text, "tool_calls": calls, "error": None}
+    return step | {"observations": entry.acts[0].answer, "is_final_answer": False}
+
+
+SMOLAGENTS: dict[str, Any] = {"thoughts": False, "parallel": False, "speech": False}
+
+
+# --- AutoGen --------------------------------------------------------------------------------------------------------------
+
+
+def autogen(talks: list[Talk], chance: random.Random) -> bytes:
+    rows = []
+    for talk in talks:
+        messages = [message for entry in talk.entries for message in autogen_messages(entry)]
+        rows.append({"id": talk.name, "success": talk.success, "messages": messages})
+    return lines(rows)
+
+
+def autogen_messages(entry: Said | Turn) -> list[dict[str, Any]]:
+    if isinstance(entry, Said):
+        return [{"type": "TextMessage", "source": "user", "content": entry.text}]
+    found: list[dict[str, Any]] = []
+    if entry.thought is not None:
+        found.append({"type": "ThoughtEvent", "source": "helper", "content": entry.thought})
+    if not entry.acts:
+        return [*found, {"type": "TextMessage", "source": "helper", "content": entry.text}]
+    calls = [{"id": a.call_id, "name": a.name, "arguments": json.dumps(a.arguments)} for a in entry.acts]
+    found.append({"type": "ToolCallRequestEvent", "source": "helper", "content": calls})
+    answers = [entry.acts[index] for index in entry.answered]
+    told = [{"content": a.answer, "name": a.name, "call_id": a.call_id, "is_error": False} for a in answers]
+    return found + ([{"type": "ToolCallExecutionEvent", "source": "helper", "content": told}] if told else [])
+
+
+AUTOGEN: dict[str, Any] = {"system": False, "text_with_calls": False, "flags_failure": True}
+
+
 def judged_ending(talk: Talk) -> bool:
     """A known outcome ends a talk, unless a call is still open."""
     return not ends_open(talk) and (talk.success is not None or has_last_word(talk))
@@ -337,6 +388,7 @@ def judged_ending(talk: Talk) -> bool:
 
 JUDGED: dict[str, Any] = {"judged": True, "ending": judged_ending}
 SHAPES = {
+    "autogen": Shape("autogen", ".jsonl", autogen, **AUTOGEN, **JUDGED),
     "bedrock converse": Shape("bedrock_converse", ".jsonl", bedrock, flags_failure=True, **JUDGED),
     "gemini contents": Shape("gemini_contents", ".jsonl", gemini, flags_failure=True, **JUDGED),
     "gemini requests": Shape(
@@ -352,6 +404,7 @@ SHAPES = {
     "openai items": Shape("openai_items", ".jsonl", item_rows, **JUDGED),
     "openai responses": Shape("openai_responses", ".jsonl", response_rows, ends_with_agent=True),
     "pydantic ai": Shape("pydantic_ai", ".jsonl", pydantic_ai, **JUDGED),
+    "smolagents": Shape("smolagents", ".jsonl", smolagents, **SMOLAGENTS, **JUDGED),
     "vercel ui": Shape("vercel_ai", ".jsonl", vercel_ui, flags_failure=True, ordered=True, **JUDGED),
     "vercel version 4": Shape("vercel_ai", ".json", vercel_v4, ordered=True, one_talk=True),
     "vercel model messages": Shape("vercel_ai", ".jsonl", vercel_model, flags_failure=True, **JUDGED),
