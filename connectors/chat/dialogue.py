@@ -78,13 +78,13 @@ def _entries(text: str) -> list[dict[str, Any]]:
     return listed if told else []
 
 
-def add_history(builder: EpisodeBuilder, messages: list[Any], pointer: str) -> None:
+def add_history(builder: EpisodeBuilder, messages: list[Any], pointer: str, first: int = 0) -> None:
     """Read OpenAI-style messages that the judged agent was given: they are messages, and no decisions of its own.
 
     Calls among them are the assistant's text, and their results are what it was told (role user): a message of role
-    tool belongs to a step.
+    tool belongs to a step. `first` is the index of the first message in the list at `pointer`.
     """
-    for index, message in enumerate(messages):
+    for index, message in enumerate(messages, first):
         where = f"{pointer}/{index}"
         role = message.get("role") if isinstance(message, dict) else None
         if role in ("system", "developer", "user", "tool", "function"):

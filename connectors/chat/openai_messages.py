@@ -85,6 +85,8 @@ class OpenAIMessages:
             return 0.0  # a request with its response
         if "messages" in head.top:
             keys = head.keys.get("messages", set())
+            if "trainable" in keys and "group_index" in head.top:
+                return 0.0  # a rollout of ART's, of which some messages are no decisions
             structured = {"tool_calls", "function_call"} & keys
             if "value" in head.keys.get("messages.content", set()) or (
                 _CALLS_IN_TEXT.search(head.data) and not structured
@@ -400,18 +402,28 @@ def _time(message: dict[str, Any]) -> int | None:
 
 def calls_of(message: dict[str, Any], where: str, rejects: list[Reject]) -> list[Call]:
     """The calls of an assistant message, of either style. What is no call goes to `rejects`."""
-    listed = message.get("tool_calls")
+    listed, pointer = _parsed(message.get("tool_calls"), at(where, "/tool_calls"))
     legacy = message.get("function_call")
     if not listed and not legacy:
         return []
     calls: list[Call] = []
     if listed and not isinstance(listed, list):
-        rejects.append(bad_part(at(where, "/tool_calls"), "tool_calls is no list", "bad_tool_calls", listed))
+        rejects.append(bad_part(pointer, "tool_calls is no list", "bad_tool_calls", listed))
     for index, call in enumerate(listed if isinstance(listed, list) else ()):
-        _add_call(calls, call, at(where, f"/tool_calls/{index}"), rejects)
+        _add_call(calls, *_parsed(call, f"{pointer}/{index}"), rejects)
     if legacy and not calls:
         _add_call(calls, legacy, at(where, "/function_call"), rejects)
     return calls
+
+
+def _parsed(value: Any, where: str) -> tuple[Any, str]:
+    """A call, or a list of them, and its place. Tables keep them as JSON text, which is read; what is no JSON stays."""
+    if isinstance(value, str) and value:
+        try:
+            return loads(value), f"{where}#"
+        except NotJson:
+            pass
+    return value, where
 
 
 def _add_call(calls: list[Call], call: Any, where: str, rejects: list[Reject]) -> None:

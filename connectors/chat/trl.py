@@ -34,6 +34,8 @@ _SCORES = {
     "chosen": ("score_chosen", "chosen_score", "chosen_rating"),
     "rejected": ("score_rejected", "rejected_score", "rejected_rating"),
 }
+_OTHERS = frozenset({"messages", "conversations", "example_id"})
+"""Keys of rows that have a prompt and a completion among others; the last is that of verifiers' rollouts."""
 _MESSAGES = frozenset({"role", "content"})
 
 
@@ -48,7 +50,7 @@ class Trl:
 
     def sniff(self, head: Head) -> float:
         """A prompt with a completion, or two answers to choose from; answers without a prompt must be messages."""
-        if not head.has_rows or {"messages", "conversations"} & head.top:
+        if not head.has_rows or _OTHERS & head.top:
             return 0.0
         if not (set(_PAIR) <= head.top or {"prompt", "completion"} <= head.top):
             return 0.0

@@ -11,6 +11,7 @@ BUILT_IN = {
     "agentdojo": "logforge.connectors.benchmarks.agentdojo:AgentDojo",
     "anthropic_api": "logforge.connectors.chat.anthropic_api:AnthropicApi",
     "anthropic_managed": "logforge.connectors.chat.anthropic_events:AnthropicManaged",
+    "art": "logforge.connectors.rollouts.art:Art",
     "atif": "logforge.connectors.trajectories.atif:Atif",
     "autogen": "logforge.connectors.sdks.autogen:Autogen",
     "bedrock_converse": "logforge.connectors.sdks.bedrock:BedrockConverse",
@@ -62,4 +63,6 @@ BUILT_IN = {
     "tooleval": "logforge.connectors.benchmarks.tooleval:Tooleval",
     "trl": "logforge.connectors.chat.trl:Trl",
     "vercel_ai": "logforge.connectors.sdks.vercel:VercelAi",
+    "verifiers": "logforge.connectors.rollouts.verifiers:Verifiers",
+    "verl": "logforge.connectors.rollouts.verl:Verl",
 }

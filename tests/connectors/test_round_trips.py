@@ -20,6 +20,7 @@ from support import (
     renderers_coding,
     renderers_editors,
     renderers_harness,
+    renderers_rollouts,
     renderers_sdks,
     renderers_traces,
     renderers_vendors,
@@ -29,7 +30,7 @@ from support.thoroughness import enough
 
 SHAPES = renderers.SHAPES | renderers_coding.SHAPES | renderers_harness.SHAPES
 SHAPES |= renderers_traces.SHAPES | renderers_vendors.SHAPES | renderers_editors.SHAPES
-SHAPES |= renderers_sdks.SHAPES | renderers_captures.SHAPES
+SHAPES |= renderers_sdks.SHAPES | renderers_captures.SHAPES | renderers_rollouts.SHAPES
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12)
 TEXTS = PLAIN.filter(str.strip) | st.sampled_from(

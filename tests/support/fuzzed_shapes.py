@@ -176,6 +176,8 @@ def seeds_of(path: Path) -> list[Seed]:
     """A file taken to pieces; of a large one several parts, long lists and texts in it cut."""
     if path.read_bytes().startswith(SQLITE):
         return [Seed(path.name, "sqlite", tuple(_rows_in(path)))]
+    if path.suffix == ".parquet":
+        return [Seed(path.name, "parquet", tuple(row for _, row in Source(path, "").records()))]
     shape, chance = shape_of(path), random.Random(path.name)
     pieces = [_piece(shape.kind, piece) for piece in shape.pieces]
     if path.stat().st_size <= WHOLE:

@@ -1,0 +1,1 @@
+"""Rollouts that trainers and their environments write: verifiers, ART, verl."""
