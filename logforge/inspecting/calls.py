@@ -36,6 +36,7 @@ _BESIDE_RESULTS = (
     "result",
     "output",
 )
+_RESULT_WORDS = frozenset({"result", "results", "outputs", "observations", "responses", "response"})
 _BESIDE = frozenset(
     "id time timestamp type kind status index duration latency ms step seq order created started ended at log".split()
 )
@@ -100,8 +101,8 @@ def _repeats(calls: Calls, ranked: list[Calls]) -> bool:
 
 
 def _may_hold(units: Units, route: Route, alone: bool) -> bool:
-    if route.count(None) > 2 or len(route) > 6 or (None in route and route[-1] is not None):
-        return False
+    if route.count(None) > 2 or len(route) > 6 or (None in route and route[-1] == "function"):
+        return False  # the object of a function is part of the call that holds it
     if (
         route
         and route[-1] is not None
@@ -222,16 +223,18 @@ def find_results(units: Units, calls: Calls) -> Results | None:
         callers = units.chosen(
             at for at, held in enumerate(units.flats) if (*calls.place, *calls.name) in held
         )
-        routes: list[Route] = [route for route in callers.counts if len(route) == 1 and route != calls.place]
-        beside = best_of(units, routes, _BESIDE_RESULTS)
+        own: list[Route] = [route for route in callers.counts if len(route) == 1 and route != calls.place]
+        beside = best_of(units, own, _BESIDE_RESULTS)
         return None if beside is None else Results((), beside, None)
     for place in units.counts:
-        if not place or place[-1] is not None or place.count(None) > 1 or place == calls.place:
+        if None not in place or place.count(None) > 1 or place == calls.place:
             continue
-        if not {"result", "results", "outputs", "observations", "responses"} & set(words_of(name_of(place))):
+        if not _RESULT_WORDS & set(words_of(name_of(place))):
             continue
-        items = Units.of([item for held in units.flats for item in held.get(place, ())])
-        routes = [route for route in items.counts if route and None not in route]
+        items = Units.of(
+            [item for held in units.flats for item in held.get(place, ()) if isinstance(item, dict)]
+        )
+        routes: list[Route] = [route for route in items.counts if route and None not in route]
         content = best_of(items, routes, RESULT_KEYS)
         if content is not None:
             known = best_of(items, routes, CALL_ID_KEYS)

@@ -9,17 +9,20 @@ from typing import Any
 
 from logforge.inspecting.calls import Calls, find_calls, find_results, join_of
 from logforge.inspecting.places import Place, order_of, session_key
-from logforge.inspecting.routes import Route, as_path, first, found, name_of
+from logforge.inspecting.routes import Route, as_path, first, found, name_of, walk
 from logforge.inspecting.run_fields import run_fields, time_of
 from logforge.inspecting.speech import Roles, Sides, find_content, find_roles, find_sides, unread_texts
 from logforge.inspecting.units import Line, Units, best_of, written
 from logforge.inspecting.words import (
+    ARGUMENT_KEYS,
     ERROR_KEYS,
     MODEL_KEYS,
+    NAME_KEYS,
     RESULT_KEYS,
     RUN_WORDS,
     THOUGHT_KEYS,
     TURN_WORDS,
+    is_calls_key,
     plain_name,
     rank_in,
 )
@@ -118,7 +121,35 @@ def _of_sides(units: Units, sides: Sides) -> _Talk:
         answer["thought"] = Line(as_path(thought))
         read.append(thought)
     asks = tuple(bool(first(unit, sides.user)) for unit in units.values)
-    return _Talk({"each": [*each, answer]}, tuple(read), asks, unit, is_role=False)
+    return _Talk({"each": [*each, answer]}, tuple(read), asks, unit, False, tuple(_unread(units, read)))
+
+
+def _unread(units: Units, read: Sequence[Route]) -> list[str]:
+    """Objects and lists that no line reads and that look like words, calls or results."""
+    routes = [
+        route
+        for route in units.counts
+        if route
+        and not any(route[: len(one)] == one or one[: len(route)] == route for one in read)
+        and any(_may_tell(route, value) for held in units.flats for value in held.get(route, ()))
+    ]
+    outer = [
+        route for route in routes if not any(route != one and route[: len(one)] == one for one in routes)
+    ]
+    return [f"{as_path(route)} is not read: is it part of what was said or done?" for route in outer[:4]]
+
+
+def _may_tell(route: Route, value: Any) -> bool:
+    """An object or a list with sentences in it, or under the name or with the fields of a call."""
+    if not isinstance(value, dict | list) or not value:
+        return False
+    if is_calls_key(name_of(route)):
+        return True
+    keys = [str(key) for key in value] if isinstance(value, dict) else []
+    named = any(rank_in(key, NAME_KEYS) is not None for key in keys)
+    if named and any(rank_in(key, ARGUMENT_KEYS) is not None for key in keys):
+        return True
+    return any(isinstance(item, str) and item.strip().count(" ") >= 2 for _, item in walk(value))
 
 
 def _flat_routes(units: Units) -> list[Route]:
@@ -161,6 +192,7 @@ def _of_roles(units: Units, roles: Roles) -> _Talk:
     results = units.chosen(by["tool"])
     if len(results) and calls is not None and calls.result is None:
         read += _link(units, base, calls, by, results)
+    doubts += _unread(units.chosen([*by["assistant"], *by["call"], *by["tool"]]), read)
     asks = tuple(one == "user" for one in said)
     messages = _with_skip(base, roles)
     said_at = block.get("content")

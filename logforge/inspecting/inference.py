@@ -58,6 +58,12 @@ def _warned(draft: Draft, proof: Proof) -> Draft:
         )
     for rule, count in proof.aside.items():
         doubts.append(f"{count} parts or records of the sample are set aside ({rule})")
+    if proof.silent:
+        doubts.append(f"{proof.silent} messages of the agent say nothing and call nothing: what do they do?")
+    if proof.in_text > 0.2 * proof.messages.get("assistant", 0):
+        doubts.append(
+            f"{proof.in_text} messages of the agent look as if they held calls in their text; they are read as words"
+        )
     if proof.words < 0.5:
         doubts.append(f"only {proof.words:.0%} of the words in the sample are read")
     if proof.calls and proof.answered < 0.5 * proof.calls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,11 @@ from logforge.inspecting.samples import Sample
 from logforge.schemas import Episode, Reject
 
 MAPPING = "inspected.yaml"
+_CALL_IN_TEXT = re.compile(
+    r"```|<(?:tool_call|function|invoke|execute)\b|^\s*Action(?: Input)?\s*:|^\s*\{\s*\"(?:name|tool|action|function)\"\s*:",
+    re.MULTILINE,
+)
+"""How agents write calls into their words."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,10 @@ class Proof:
     words: float = 0.0
     both: float = 0.0
     """The share of episodes in which both sides speak."""
+    silent: int = 0
+    """Messages of the agent that say nothing and call nothing."""
+    in_text: int = 0
+    """Messages of the agent whose text looks like a call."""
     repeated: float = 0.0
     """The share of messages that an earlier episode had at the same place already."""
 
@@ -68,7 +78,7 @@ def _proof(readings: Iterator[Any], sample: Sample) -> Proof:
     roles: Counter[str] = Counter()
     aside: Counter[str] = Counter()
     seen: set[tuple[int, str, str]] = set()
-    episodes = steps = calls = answered = outcomes = both = repeated = chars = 0
+    episodes = steps = calls = answered = outcomes = both = repeated = chars = silent = in_text = 0
     for reading in readings:
         if isinstance(reading, Reject):
             aside[reading.rule] += 1
@@ -77,6 +87,10 @@ def _proof(readings: Iterator[Any], sample: Sample) -> Proof:
         episodes += 1
         roles.update(message.role for message in reading.messages)
         steps += len(reading.steps)
+        acted = {step.position for step in reading.steps if step.kind == "tool"}
+        agent = [message for message in reading.messages if message.role == "assistant"]
+        silent += sum(not (one.content or "").strip() and one.position not in acted for one in agent)
+        in_text += sum(bool(_CALL_IN_TEXT.search(one.content or "")) for one in agent)
         tools = [step for step in reading.steps if step.kind == "tool"]
         calls += len(tools)
         answered += sum(step.result is not None for step in tools)
@@ -98,7 +112,7 @@ def _proof(readings: Iterator[Any], sample: Sample) -> Proof:
     spoken_messages = max(1, roles["user"] + roles["assistant"])
     return Proof(
         episodes, dict(sorted(roles.items())), steps, calls, answered, outcomes, dict(sorted(aside.items())),
-        min(1.0, chars / total), both / max(1, episodes), repeated / spoken_messages,
+        min(1.0, chars / total), both / max(1, episodes), silent, in_text, repeated / spoken_messages,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from logforge.connectors.records import Head, Source, columns_of, look, open_dat
 from logforge.schemas import Reject
 
 MOST_RECORDS = 2000
-MOST_BYTES = 16 << 20
+MOST_BYTES = 4 << 20
 """Of the documents together, as JSON; the first is taken whatever its size."""
 
 

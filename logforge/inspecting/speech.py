@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from logforge.inspecting.routes import Route, as_path, first, name_of, scalar
-from logforge.inspecting.units import Units, talking, written
+from logforge.inspecting.units import Flat, Units, talking, written
 from logforge.inspecting.words import (
     ASSISTANT,
     CONTENT_KEYS,
@@ -115,8 +115,11 @@ def _speaks(units: Units, route: Route, value: str) -> bool:
     own = units.chosen(
         at for at, one in enumerate(units.column(route)) if scalar(one) and written(one) == value
     )
-    said = sum(any(_is_sentence(item) for items in held.values() for item in items) for held in own.flats)
-    return said >= 0.5 * len(own)
+    return sum(map(_has_sentence, own.flats)) >= 0.5 * len(own)
+
+
+def _has_sentence(held: Flat) -> bool:
+    return any(_is_sentence(item) for items in held.values() for item in items)
 
 
 def _is_sentence(value: Any) -> bool:
@@ -196,14 +199,15 @@ def _joined(units: Units, best: Roles, other: Roles) -> Roles | None:
         for unit in units.values
         if (said := other.of(unit)) in ("tool", "call") and said != best.of(unit)
     ]
-    skipped = [unit for unit in units.values if other.skipped(unit) and best.of(unit) is None]
-    if not changed and not skipped:
+    skipped = [held for unit, held in zip(units.values, units.flats, strict=True) if other.skipped(unit)]
+    skips = {} if any(map(_has_sentence, skipped)) else other.skips
+    if not changed and not (skips and skipped):
         return None
     return Roles(
         (*other.routes, *best.routes),
         {**best.table, **more},
         best.calls | other.calls,
-        {**best.skips, **other.skips},
+        {**best.skips, **skips},
         best.unknown,
         best.score,
         best.doubts,

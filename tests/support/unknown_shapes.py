@@ -191,7 +191,10 @@ def _key(event: Event) -> str:
 def _plain(item: Any) -> Any:
     """A result that is JSON may come back in canonical form."""
     if isinstance(item, str) and item[:1] == "{":
-        return json.loads(item)
+        try:
+            return json.loads(item)
+        except ValueError:
+            return item
     return item
 
 
