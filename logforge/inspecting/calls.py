@@ -144,6 +144,7 @@ def _calls_at(units: Units, place: Route, *, alone: bool) -> Calls | None:
     call_id, error, thought = (
         best_of(items, near, known) for known in (CALL_ID_KEYS, ERROR_KEYS, THOUGHT_KEYS)
     )
+    result = None if result is None else narrowed(items, result)
     call_id = call_id if call_id is not None and _are_ids(items, call_id) else None
     rank = rank_in(name_of(name), NAME_KEYS) or 0
     score = 1.5 if rank < _TOOLISH and name_of(name).lower() != "name" else 0.5
@@ -199,6 +200,16 @@ def _is_name(items: Units, route: Route, place: Route, alone: bool) -> bool:
     if place or alone:
         return len(given) >= 0.6 * len(items)
     return rank < _TOOLISH and name_of(route).lower() != "name" and len(route) == 1
+
+
+def narrowed(items: Units, route: Route) -> Route:
+    """Where a result is an object of one key and that holds the answer (`{"text": …}`), the route to that."""
+    held = [value for one in items.flats for value in one.get(route, ())]
+    keys = {str(key) for value in held if isinstance(value, dict) for key in value}
+    is_wrapped = len(keys) == 1 and all(isinstance(value, dict) and value for value in held)
+    if is_wrapped and rank_in(min(keys), ("text", "content", "value", "output", "result")) is not None:
+        return narrowed(items, (*route, min(keys)))
+    return route
 
 
 def _are_ids(items: Units, route: Route) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from logforge.inspecting.calls import Calls, find_calls, find_results, join_of
-from logforge.inspecting.places import Place, order_of, session_key
+from logforge.inspecting.calls import Calls, find_calls, find_results, join_of, narrowed
+from logforge.inspecting.places import Place, may_group, order_of, session_key
 from logforge.inspecting.routes import Route, as_path, first, found, name_of, walk
 from logforge.inspecting.run_fields import run_fields, time_of
 from logforge.inspecting.speech import Roles, Sides, find_content, find_roles, find_sides, unread_texts
@@ -65,6 +65,8 @@ class _Talk:
     is_role: bool
     doubts: tuple[str, ...] = ()
     is_pair: bool = field(default=False)
+    said: tuple[str | None, ...] = ()
+    """Who speaks in each object."""
     speaks: Callable[[Any], bool] | None = None
     """Whether an object is a message of this kind."""
 
@@ -201,7 +203,7 @@ def _of_roles(units: Units, roles: Roles) -> _Talk:
         texts = [] if said_at is None else [route for route in used_texts if _filled(found(value, route))]
         return roles.of(value) is not None and bool(texts)
 
-    return _Talk(messages, tuple(read), asks, unit, True, tuple(doubts), speaks=speaks)
+    return _Talk(messages, tuple(read), asks, unit, True, tuple(doubts), said=tuple(said), speaks=speaks)
 
 
 def _role_line(roles: Roles) -> Line:
@@ -282,6 +284,7 @@ def _answers(results: Units, taken: Sequence[Route]) -> list[Route]:
     named = best_of(results, routes, RESULT_KEYS)
     if named is None:
         return find_content(results, taken)
+    named = narrowed(results, named)
     rest = results.chosen(at for at, held in enumerate(results.flats) if named not in held)
     return [named, *(find_content(rest, taken) if len(rest) else [])]
 
@@ -470,6 +473,8 @@ def _by_file(place: Place, talk: _Talk) -> Draft:
     systems = 0 if not talk.block.get("role") else sum(talk.asks)
     doubt = "" if len(place.units) <= 400 and systems else "is all of the file one conversation?"
     ordered, _ = _ordered([place.units])
+    if not doubt and (others := may_group(place.units, talk.said, talk.read)):
+        doubt = f"all of the file, or does {' or '.join(map(as_path, others[:3]))} tell conversations apart?"
     messages: Block = {"rows": Line("file", doubt or _several(place.units, talk)), **ordered}
     episode = run_fields(place.units, talk.read, [place.units])
     return _draft(_records_of(place), episode, messages | talk.block, talk)

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from logforge.connectors.mapping import rank
-from logforge.inspecting.routes import Route, as_path, found, name_of, scalar, walk
-from logforge.inspecting.units import Units, best_of, written
+from logforge.inspecting.routes import Route, as_path, found, full_name, name_of, scalar, walk
+from logforge.inspecting.units import Units, written
 from logforge.inspecting.words import ORDER_KEYS, SESSION_KEYS, TIME_KEYS, rank_in, words_of
 
 _MOST_PLACES = 24
@@ -78,19 +78,39 @@ def _is_pair(value: Any) -> bool:
 def session_key(units: Units) -> tuple[Route, str] | None:
     """The field that tells which rows are one conversation, and why that is unsure."""
     routes = [route for route in units.scalars(deepest=3) if units.counts[route] >= 0.9 * len(units)]
-    named = [route for route in routes if rank_in(name_of(route), SESSION_KEYS) is not None]
-    repeated = [route for route in named if _repeats(units, route)]
-    best = best_of(units, repeated, SESSION_KEYS)
-    if best is not None:
-        return best, ""
+    named = [
+        (rank, len(route), as_path(route), route)
+        for route in routes
+        if (rank := rank_in(full_name(route), SESSION_KEYS)) is not None and _repeats(units, route)
+    ]
+    if named:
+        return min(named)[-1], ""
     likely = [
         route
         for route in routes
-        if _repeats(units, route) and _sounds_shared(name_of(route)) and _in_blocks(units, route)
+        if _repeats(units, route) and _sounds_shared(full_name(route)) and _in_blocks(units, route)
     ]
     if likely:
         return min(likely, key=lambda route: (len(route), name_of(route))), "by its name and values alone"
     return None
+
+
+def may_group(units: Units, speakers: Sequence[str | None], read: Iterable[Route]) -> list[Route]:
+    """Fields that might tell conversations apart: with several values that come again, whoever speaks."""
+    known = tuple(read)
+    found_routes = []
+    for route in units.scalars(deepest=3):
+        if units.counts[route] < 0.9 * len(units) or any(route[: len(one)] == one for one in known):
+            continue
+        column = [written(value) for value in units.column(route)]
+        if not _repeats(units, route) or len(set(column)) < 2:
+            continue
+        by_speaker: dict[str | None, set[str]] = {}
+        for value, speaker in zip(column, speakers, strict=True):
+            by_speaker.setdefault(speaker, set()).add(value)
+        if any(len(values) > 1 for values in by_speaker.values()):
+            found_routes.append(route)
+    return found_routes
 
 
 def _sounds_shared(name: str) -> bool:
@@ -169,9 +189,17 @@ def _tells_order(groups: Sequence[Units], route: Route) -> bool:
 
 
 def _tells_time(groups: Sequence[Units], route: Route) -> bool:
+    """By its name, or since all its values are times."""
     name = name_of(route)
     last = words_of(name)[-1:]
-    return rank_in(name, TIME_KEYS) is not None or last in (["time"], ["at"], ["timestamp"], ["date"], ["ts"])
+    named = rank_in(name, TIME_KEYS) is not None or last in (
+        ["time"],
+        ["at"],
+        ["timestamp"],
+        ["date"],
+        ["ts"],
+    )
+    return named or all(_is_iso(value) for group in groups for value in group.column(route))
 
 
 def _sortable(column: list[Any]) -> bool:

@@ -14,7 +14,7 @@ Route = tuple[str | int | None, ...]
 _DEEPEST = 9
 _WIDEST = 400
 _PLAIN = re.compile(r"[^.\[\]'\"*\s]+")
-_NUMBERED = re.compile(r"\d+|[A-Za-z]+[-_ ]?\d+|(?=[^a-z]*\d)[0-9a-fA-F-]{8,}")
+_NUMBERED = re.compile(r"\d+|[A-Za-z]+[-_ ]?\d+|(?=.*\d)[0-9a-fA-F-]{8,}")
 
 
 def opened(value: Any) -> Any:
@@ -88,6 +88,16 @@ def _written(step: str | int | None) -> str:
 def name_of(route: Route) -> str:
     """The last key of a route; "" when it has none."""
     return next((step for step in reversed(route) if isinstance(step, str)), "")
+
+
+def full_name(route: Route) -> str:
+    """The last key; where that is a mere `id`, with the key before it: `session.id` is a `session_id`."""
+    keys = [step for step in route if isinstance(step, str)]
+    return (
+        "_".join(keys[-2:])
+        if len(keys) > 1 and keys[-1].lower() in ("id", "key", "uuid", "sid")
+        else name_of(route)
+    )
 
 
 def is_text(value: Any) -> bool:

@@ -138,10 +138,9 @@ def _by_presence(units: Units, route: Route) -> Roles | None:
 
 def _by_turns(units: Units, route: Route) -> Roles | None:
     """Two names that take turns: who begins is taken for the user."""
-    rank = rank_in(name_of(route), (*ROLE_KEYS, "name"))
     column = [written(value) for value in units.column(route) if scalar(value)]
     names = list(dict.fromkeys(column))
-    if rank is None or len(names) != 2 or len(column) < len(units):
+    if len(names) != 2 or len(column) < len(units) or any(len(name) > 40 for name in names):
         return None
     changes = sum(one != other for one, other in pairwise(column))
     if changes < 0.8 * (len(column) - 1):
@@ -286,15 +285,39 @@ def find_sides(units: Units) -> Sides | None:
             continue
         weight = side[1] + told.coverage + 0.5 * told.spaced + (told.distinct > 0.2) - 0.2 * len(route)
         (asked if side[0] == "user" else answered).append((weight, route))
+    doubts: list[str] = []
+    for missing, other, who in ((answered, asked, "agent"), (asked, answered, "user")):
+        if not missing and other:
+            rest = _other_side(units, {route for _, route in other})
+            missing += rest
+            doubts += [f"{as_path(route)} is taken for what the {who} says" for _, route in rest]
     if not asked or not answered:
         return None
     asked.sort(key=lambda one: (-one[0], as_path(one[1])))
     answered.sort(key=lambda one: (-one[0], as_path(one[1])))
     user, assistant = asked[0][1], answered[0][1]
-    doubts = [*_rivals(units, user, asked), *_rivals(units, assistant, answered)]
+    doubts += [*_rivals(units, user, asked), *_rivals(units, assistant, answered)]
     either = sum(user in held or assistant in held for held in units.flats) / max(1, len(units))
     strong = min(asked[0][0], answered[0][0])
     return Sides(user, assistant, either * (0.5 + strong / 8), tuple(doubts))
+
+
+def _other_side(units: Units, known: set[Route]) -> list[tuple[float, Route]]:
+    """The one other field with speech in it, under a name for contents."""
+    routes = [
+        route
+        for route in units.scalars(deepest=6, lists=2)
+        if route not in known
+        and rank_in(name_of(route), CONTENT_KEYS) is not None
+        and _is_single(units, route)
+    ]
+    speech = [route for route in routes if _is_speech(units, route)]
+    return [(1.0, speech[0])] if len(speech) == 1 else []
+
+
+def _is_speech(units: Units, route: Route) -> bool:
+    told = talking(units, route)
+    return told.coverage > 0.5 and told.spaced > 0.5 and told.distinct > 0.3
 
 
 def _is_single(units: Units, route: Route) -> bool:

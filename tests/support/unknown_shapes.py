@@ -817,6 +817,207 @@ def growing_requests(talks: list[Talk]) -> bytes:
     return _lines(rows)
 
 
+def incoming_outgoing(talks: list[Talk]) -> bytes:
+    rows: list[Any] = []
+    for talk in talks:
+        for turn in talk.turns:
+            rows.append(
+                {
+                    "conversationId": talk.id,
+                    "direction": "incoming",
+                    "payload": {"type": "text", "text": turn.asked},
+                    "createdOn": _iso(turn),
+                }
+            )
+            rows.append(
+                {
+                    "conversationId": talk.id,
+                    "direction": "outgoing",
+                    "payload": {"type": "text", "text": turn.answer},
+                    "createdOn": _iso(turn, 3),
+                }
+            )
+    random.Random(2).shuffle(rows)
+    return _lines([{"id": f"e{number}", "botId": "desk", **row} for number, row in enumerate(rows)])
+
+
+def lex_lines(talks: list[Talk]) -> bytes:
+    rows = [
+        {
+            "messageVersion": "2.0",
+            "bot": {"name": "desk", "aliasId": "T1"},
+            "sessionId": talk.id,
+            "inputTranscript": turn.asked,
+            "messages": [{"contentType": "PlainText", "content": turn.answer}],
+            "sessionState": {"intent": {"name": "Ask", "state": "Fulfilled"}},
+            "timestamp": _iso(turn),
+            "inputMode": "Text",
+        }
+        for talk in talks
+        for turn in talk.turns
+    ]
+    return _lines(rows)
+
+
+def message_map(talks: list[Talk]) -> bytes:
+    rows = []
+    for talk in talks:
+        said: dict[str, Any] = {}
+        parent = None
+        for number, (role, text) in enumerate(
+            (role, text)
+            for turn in talk.turns
+            for role, text in (("user", turn.asked), ("assistant", turn.answer))
+        ):
+            own = f"{talk.id[:8]}-{number:04}-4a5b-9c8d"
+            said[own] = {
+                "id": own,
+                "parentId": parent,
+                "role": role,
+                "content": text,
+                "timestamp": 1740000000 + number,
+            }
+            parent = own
+        rows.append(
+            {
+                "id": talk.id,
+                "user_id": "u1",
+                "chat": {
+                    "title": "New Chat",
+                    "models": ["m"],
+                    "history": {"currentId": parent, "messages": said},
+                },
+            }
+        )
+    return _document(rows)
+
+
+def search_index(talks: list[Talk]) -> bytes:
+    rows: list[Any] = []
+    for talk in talks:
+        for turn in talk.turns:
+            events: list[tuple[str, int, dict[str, Any]]] = [("user.message", 0, {"message": turn.asked})]
+            for number, use in enumerate(turn.uses):
+                own = f"{talk.id}{turn.at.timestamp():.0f}{number}"
+                events.append(
+                    (
+                        "agent.tool.call",
+                        2 * number + 1,
+                        {"tool": {"name": use.tool, "input": json.dumps(use.arguments), "call_id": own}},
+                    )
+                )
+                events.append(
+                    ("agent.tool.result", 2 * number + 2, {"tool": {"call_id": own}, "output": use.result})
+                )
+            events.append(("agent.message", 9, {"message": turn.answer}))
+            rows += [
+                {
+                    "@timestamp": _iso(turn, late),
+                    "session": {"id": talk.id},
+                    "event": {"action": action, "dataset": "chat"},
+                    **more,
+                }
+                for action, late, more in events
+            ]
+    random.Random(4).shuffle(rows)
+    return _lines(
+        [{"_index": "logs-chat", "_id": f"x{number}", "_source": row} for number, row in enumerate(rows)]
+    )
+
+
+def coded_speakers(talks: list[Talk]) -> bytes:
+    rows = []
+    for talk in talks:
+        said = [(who, text) for turn in talk.turns for who, text in (("U", turn.asked), ("S", turn.answer))]
+        rows += [[talk.id, number, who, text] for number, (who, text) in enumerate(said)]
+    return _csv(["dlg", "no", "spk", "utt"], rows, "\t")
+
+
+def numbered_roles(talks: list[Talk]) -> bytes:
+    rows = []
+    for talk in talks:
+        activities: list[Any] = []
+        for turn in talk.turns:
+            at = int(turn.at.timestamp())
+            activities.append(
+                {"type": "message", "from": {"id": "a1", "role": 1}, "text": turn.asked, "timestamp": at}
+            )
+            activities.append(
+                {"type": "message", "from": {"id": "b2", "role": 0}, "text": turn.answer, "timestamp": at + 2}
+            )
+        rows.append({"conversationtranscriptid": talk.id, "content": json.dumps({"activities": activities})})
+    return _lines(rows)
+
+
+def transcript_column(talks: list[Talk]) -> bytes:
+    rows = [
+        [
+            talk.id,
+            json.dumps(
+                [
+                    {"speaker": who, "message": text}
+                    for turn in talk.turns
+                    for who, text in (("customer", turn.asked), ("ai_agent", turn.answer))
+                ]
+            ),
+            5 if talk.solved else 2,
+            "yes" if talk.solved else "no",
+        ]
+        for talk in talks
+    ]
+    return _csv(["ticket_id", "transcript", "csat", "resolved"], rows)
+
+
+def actor_and_verb(talks: list[Talk]) -> bytes:
+    rows: list[Any] = []
+    for talk in talks:
+        number = 0
+        for turn in talk.turns:
+            events: list[Any] = [{"actor": "user", "verb": "say", "text": turn.asked}]
+            events += [
+                {"actor": "agent", "verb": "call", "tool": u.tool, "params": u.arguments, "result": u.result}
+                for u in turn.uses
+            ]
+            events.append({"actor": "agent", "verb": "say", "text": turn.answer})
+            for event in events:
+                rows.append({"run_id": talk.id, "i": number, **event})
+                number += 1
+    return _lines(rows)
+
+
+def rounds_of_messages(talks: list[Talk]) -> bytes:
+    rows = [
+        {
+            "chat": talk.id,
+            "status": "RESOLVED" if talk.solved else "UNRESOLVED",
+            "rounds": [
+                {
+                    "messages": [
+                        {"author": "END_USER", "body": turn.asked},
+                        {
+                            "author": "AI_AGENT",
+                            "toolUse": [
+                                {"toolName": u.tool, "input": u.arguments, "output": {"text": u.result}}
+                                for u in turn.uses
+                            ],
+                            "body": turn.answer,
+                        },
+                    ]
+                }
+                for turn in talk.turns
+            ],
+        }
+        for talk in talks
+    ]
+    return _document({"export": {"chats": rows}})
+
+
+def parallel_lists(talks: list[Talk]) -> bytes:
+    return _lines(
+        [{"user": [t.asked for t in talk.turns], "bot": [t.answer for t in talk.turns]} for talk in talks]
+    )
+
+
 SHAPES = (
     Shape("chat_csv", "chats.csv", chat_csv, calls=False),
     Shape("question_csv", "asked.csv", question_csv, calls=False),
@@ -847,4 +1048,15 @@ SHAPES = (
     Shape("traced_rows", "traces.json", traced_rows, first_turns=True),
     Shape("named_speakers", "named.jsonl", named_speakers, calls=False),
     Shape("growing_requests", "growing.jsonl", growing_requests, calls=False),
+    # Written when the inference had been mended by those above.
+    Shape("incoming_outgoing", "outgoing.jsonl", incoming_outgoing, calls=False),
+    Shape("lex_lines", "lex.jsonl", lex_lines, calls=False),
+    Shape("message_map", "chats.json", message_map, calls=False),
+    Shape("search_index", "index.ndjson", search_index),
+    Shape("coded_speakers", "coded.tsv", coded_speakers, calls=False),
+    Shape("numbered_roles", "activities.jsonl", numbered_roles, calls=False),
+    Shape("transcript_column", "tickets.csv", transcript_column, calls=False),
+    Shape("actor_and_verb", "verbs.jsonl", actor_and_verb),
+    Shape("rounds_of_messages", "rounds.json", rounds_of_messages),
+    Shape("parallel_lists", "parallel.jsonl", parallel_lists, calls=False),
 )
