@@ -256,12 +256,15 @@ def find_results(units: Units, calls: Calls) -> Results | None:
 def join_of(calls: Units, call_routes: list[Route], results: Units) -> tuple[Route, Route] | None:
     """The fields by which results name their calls: one whose values are among those of the other."""
     best: tuple[float, Route, Route] | None = None
+    columns = {
+        route: [written(value) for value in results.column(route) if _is_id(value)]
+        for route in results.scalars()
+    }
     for own in call_routes:
         ids = {written(item) for held in calls.flats for item in held.get(own, ()) if _is_id(item)}
         if len(ids) < 0.5 * sum(own in held for held in calls.flats):
             continue
-        for theirs in results.scalars(deepest=4):
-            named = [written(value) for value in results.column(theirs) if _is_id(value)]
+        for theirs, named in columns.items():
             share = sum(value in ids for value in named) / max(1, len(results))
             distinct = len(set(named)) / max(1, len(named))
             bonus = 0.1 if rank_in(name_of(theirs), CALL_ID_KEYS) is not None else 0.0

@@ -58,13 +58,15 @@ def _warned(draft: Draft, proof: Proof) -> Draft:
         )
     for rule, count in proof.aside.items():
         doubts.append(f"{count} parts or records of the sample are set aside ({rule})")
+    if proof.empty:
+        doubts.append(f"{proof.empty} records of the sample hold no message: are they of another kind?")
     if proof.silent:
         doubts.append(f"{proof.silent} messages of the agent say nothing and call nothing: what do they do?")
     if proof.in_text > 0.2 * proof.messages.get("assistant", 0):
         doubts.append(
             f"{proof.in_text} messages of the agent look as if they held calls in their text; they are read as words"
         )
-    if proof.words < 0.5:
+    if proof.words < 0.8:
         doubts.append(f"only {proof.words:.0%} of the words in the sample are read")
     if proof.calls and proof.answered < 0.5 * proof.calls:
         doubts.append(f"only {proof.answered} of {proof.calls} calls have a result")

@@ -6,7 +6,8 @@ import json
 import re
 from typing import Any
 
-from logforge.inspecting.drafts import Block, Draft
+from logforge.inspecting.drafts import Draft
+from logforge.inspecting.talks import Block
 from logforge.inspecting.units import Line
 
 UNSURE = "# unsure: "

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from logforge.connectors.mapping import rank
-from logforge.inspecting.routes import Route, as_path, found, full_name, name_of, scalar, walk
+from logforge.inspecting.routes import Route, as_path, found, full_name, is_dated, name_of, scalar, walk
 from logforge.inspecting.units import Units, written
 from logforge.inspecting.words import ORDER_KEYS, SESSION_KEYS, TIME_KEYS, rank_in, words_of
 
@@ -199,14 +199,10 @@ def _tells_time(groups: Sequence[Units], route: Route) -> bool:
         ["date"],
         ["ts"],
     )
-    return named or all(_is_iso(value) for group in groups for value in group.column(route))
+    return named or all(is_dated(value) for group in groups for value in group.column(route))
 
 
 def _sortable(column: list[Any]) -> bool:
     """Numbers, or texts that sort as times do."""
     kinds = {rank(value)[0] for value in column}
-    return len(kinds) == 1 and None not in column and (kinds == {0} or all(map(_is_iso, column)))
-
-
-def _is_iso(value: Any) -> bool:
-    return isinstance(value, str) and len(value) >= 10 and value[:4].isdigit() and value[4] == "-"
+    return len(kinds) == 1 and None not in column and (kinds == {0} or all(map(is_dated, column)))

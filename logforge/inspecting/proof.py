@@ -13,13 +13,13 @@ from typing import Any
 
 from logforge.connectors.mapping import mapping_of
 from logforge.connectors.records import Source
-from logforge.inspecting.routes import is_text, walk
+from logforge.inspecting.routes import is_dated, is_text, walk
 from logforge.inspecting.samples import Sample
-from logforge.schemas import Episode, Reject
+from logforge.schemas import Episode, Reject, Skip
 
 MAPPING = "inspected.yaml"
 _CALL_IN_TEXT = re.compile(
-    r"```|<(?:tool_call|function|invoke|execute)\b|^\s*Action(?: Input)?\s*:|^\s*\{\s*\"(?:name|tool|action|function)\"\s*:",
+    r"```|</[a-z]+(?:_[a-z]+)+>|<(?:tool_call|function|invoke|execute)\b|^\s*Action(?: Input)?\s*:|^\s*\{\s*\"(?:name|tool|action|function)\"\s*:",
     re.MULTILINE,
 )
 """How agents write calls into their words."""
@@ -39,6 +39,8 @@ class Proof:
     words: float = 0.0
     both: float = 0.0
     """The share of episodes in which both sides speak."""
+    empty: int = 0
+    """Conversations without a message."""
     silent: int = 0
     """Messages of the agent that say nothing and call nothing."""
     in_text: int = 0
@@ -78,10 +80,12 @@ def _proof(readings: Iterator[Any], sample: Sample) -> Proof:
     roles: Counter[str] = Counter()
     aside: Counter[str] = Counter()
     seen: set[tuple[int, str, str]] = set()
-    episodes = steps = calls = answered = outcomes = both = repeated = chars = silent = in_text = 0
+    episodes = steps = calls = answered = outcomes = both = repeated = chars = empty = silent = in_text = 0
     for reading in readings:
         if isinstance(reading, Reject):
             aside[reading.rule] += 1
+        if isinstance(reading, Skip) and reading.reason == "empty_conversation":
+            empty += reading.records
         if not isinstance(reading, Episode):
             continue
         episodes += 1
@@ -112,18 +116,18 @@ def _proof(readings: Iterator[Any], sample: Sample) -> Proof:
     spoken_messages = max(1, roles["user"] + roles["assistant"])
     return Proof(
         episodes, dict(sorted(roles.items())), steps, calls, answered, outcomes, dict(sorted(aside.items())),
-        min(1.0, chars / total), both / max(1, episodes), silent, in_text, repeated / spoken_messages,
+        min(1.0, chars / total), both / max(1, episodes), empty, silent, in_text, repeated / spoken_messages,
     )  # fmt: skip
 
 
 def _words(sample: Sample) -> int:
-    """Characters of text with blanks in it, in the whole sample."""
+    """Characters of text with blanks in it, times left out, in the whole sample."""
     return max(
         1,
         sum(
             len(value)
             for document in sample.documents
             for _, value in walk(document)
-            if is_text(value) and " " in value
+            if is_text(value) and " " in value and not is_dated(value)
         ),
     )

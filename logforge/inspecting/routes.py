@@ -105,6 +105,11 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip()) and not isinstance(opened(value), dict | list)
 
 
+def is_dated(value: Any) -> bool:
+    """Text that begins as a date does, and so sorts as times do."""
+    return isinstance(value, str) and len(value) >= 10 and value[:4].isdigit() and value[4] == "-"
+
+
 def scalar(value: Any) -> bool:
     """Text, a number or a flag."""
     return isinstance(value, str | int | float | bool)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from logforge.connectors.episodes import micros
-from logforge.inspecting.routes import Route, as_path, first, name_of, scalar
+from logforge.inspecting.routes import Route, as_path, name_of, scalar
 from logforge.inspecting.units import Line, Units, best_of, talking, written
 from logforge.inspecting.words import (
     END_KEYS,
@@ -80,7 +80,8 @@ def run_fields(units: Units, read: Iterable[Route], groups: Sequence[Units]) -> 
         if not any(route[: len(one)] == one for one in closed) and (not several or _agrees(groups, route))
     ]
     lines: dict[str, Line] = {}
-    identity = [route for route in routes if _tells_apart(groups, route)]
+    named = [route for route in routes if rank_in(name_of(route), ID_KEYS) is not None]
+    identity = [route for route in named if _tells_apart(groups, route)]
     own = best_of(units, identity, ID_KEYS)
     if own is not None:
         lines["id"] = Line(as_path(own))
@@ -105,7 +106,7 @@ def _tells_apart(groups: Sequence[Units], route: Route) -> bool:
 
 
 def _of(group: Units, route: Route) -> Any:
-    return next((value for unit in group.values if (value := first(unit, route)) is not None), None)
+    return next((held[route][0] for held in group.flats if route in held), None)
 
 
 def _system(units: Units, routes: list[Route]) -> dict[str, Line]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -14,10 +13,8 @@ from logforge.inspecting.words import (
     ASSISTANT,
     CONTENT_KEYS,
     ID_KEYS,
-    NO_SPEECH,
     ROLE_KEYS,
     SYSTEM_KEYS,
-    THOUGHT_KEYS,
     USER,
     rank_in,
     said_by,
@@ -27,7 +24,6 @@ from logforge.inspecting.words import (
 
 _MOST_ROLES = 25
 _FLAGS = frozenset({"true", "false", "0", "1", "yes", "no", "True", "False", "TRUE", "FALSE"})
-_PARTS = frozenset({"content", "parts", "blocks", "segments", "chunks", "text", "message", "body", "data"})
 
 
 @dataclass(frozen=True)
@@ -295,11 +291,20 @@ def find_sides(units: Units) -> Sides | None:
         return None
     asked.sort(key=lambda one: (-one[0], as_path(one[1])))
     answered.sort(key=lambda one: (-one[0], as_path(one[1])))
+    doubts += [
+        f"{as_path(side[0][1])} is taken for speech" for side in (asked, answered) if not _is_named_so(side)
+    ]
     user, assistant = asked[0][1], answered[0][1]
     doubts += [*_rivals(units, user, asked), *_rivals(units, assistant, answered)]
     either = sum(user in held or assistant in held for held in units.flats) / max(1, len(units))
     strong = min(asked[0][0], answered[0][0])
     return Sides(user, assistant, either * (0.5 + strong / 8), tuple(doubts))
+
+
+def _is_named_so(side: list[tuple[float, Route]]) -> bool:
+    """The best field's own name tells the side, or that it holds contents; not just that of an object around it."""
+    name = name_of(side[0][1])
+    return side_of([name]) is not None or rank_in(name, CONTENT_KEYS) is not None
 
 
 def _other_side(units: Units, known: set[Route]) -> list[tuple[float, Route]]:
@@ -337,87 +342,3 @@ def _rivals(units: Units, chosen: Route, ranked: list[tuple[float, Route]]) -> l
         and talking(units, route).coverage > 0.3
     ]
     return [f"or {', '.join(as_path(route) for route in near[:3])}?"] if near else []
-
-
-# --- what is said ---------------------------------------------------------------------------------------------------
-
-
-def find_content(units: Units, taken: Iterable[Route], *, most: int = 4) -> list[Route]:
-    """The fields with the words, the most telling first, as many as it takes until every one that says something is read."""
-    closed, chosen = tuple(taken), list[Route]()
-    left = units
-    while len(left) and len(chosen) < most:
-        ranked = sorted(
-            ((_content_score(left, route), route) for route in _text_routes(left, (*closed, *chosen))),
-            key=lambda one: (-one[0], as_path(one[1])),
-        )
-        if not ranked or ranked[0][0] < 0.02:
-            break
-        best = ranked[0][1]
-        chosen.append(best)
-        left = left.chosen(place for place, held in enumerate(left.flats) if not _says(held.get(best, ())))
-    return sorted(chosen, key=lambda route: -route.count(None))
-
-
-def _says(values: Iterable[Any]) -> bool:
-    return any(isinstance(value, str) and value.strip() for value in values)
-
-
-def _text_routes(units: Units, closed: tuple[Route, ...]) -> list[Route]:
-    return [
-        route
-        for route in units.scalars(deepest=5, lists=1)
-        if not any(route[: len(shut)] == shut for shut in closed)
-        and rank_in(name_of(route), THOUGHT_KEYS) is None
-        and (None not in route or _is_part(route))
-    ]
-
-
-def _is_part(route: Route) -> bool:
-    """Below a list of parts of a message."""
-    before = route[: route.index(None)]
-    return name_of(before).lower() in _PARTS and name_of(route).lower() in (
-        "text",
-        "content",
-        "value",
-        "body",
-        *_PARTS,
-    )
-
-
-def _content_score(units: Units, route: Route) -> float:
-    told, rank = talking(units, route), rank_in(name_of(route), CONTENT_KEYS)
-    side = side_of([name_of(route)])
-    if rank is None and (told.spaced < 0.5 or told.distinct < 0.2):
-        return 0.0
-    if rank is not None and told.spaced < 0.1 and told.distinct < 0.1 and told.length < 20:
-        return 0.0
-    named = 0.0 if rank is None else 1 - 0.5 * rank / len(CONTENT_KEYS)
-    named = max(named, 0.6 if side is not None else 0.0)
-    return told.coverage * (0.1 + named + 0.4 * told.spaced + 0.2 * min(told.length, 80) / 80) - 0.02 * len(
-        route
-    )
-
-
-def unread_texts(units: Units, read: Iterable[Route]) -> list[Route]:
-    """Fields with words that no line reads and that say something else than those that are read."""
-    known = tuple(read)
-    texts = [
-        {value for route in known for value in held.get(route, ()) if isinstance(value, str)}
-        for held in units.flats
-    ]
-    found = []
-    for route in units.scalars(deepest=5, lists=2):
-        told = talking(units, route)
-        if any(route[: len(one)] == one for one in known) or told.spaced < 0.6 or told.length < 15:
-            continue
-        if set(words_of(name_of(route))) & NO_SPEECH:
-            continue
-        fresh = [
-            place
-            for place, held in enumerate(units.flats)
-            if any(isinstance(value, str) and value not in texts[place] for value in held.get(route, ()))
-        ]
-        if fresh:
-            found.append(route)
-    return found

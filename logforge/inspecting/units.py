@@ -67,15 +67,13 @@ class Units:
 
     def scalars(self, *, deepest: int = 4, lists: int = 0) -> list[Route]:
         """Routes to text, numbers and flags, through at most so many lists."""
-        return [
-            route
-            for route in self.counts
-            if route and len(route) <= deepest and route.count(None) <= lists and self._is_scalar(route)
-        ]
+        return [route for route in self._plain if len(route) <= deepest and route.count(None) <= lists]
 
-    def _is_scalar(self, route: Route) -> bool:
-        given = [item for held in self.flats for item in held.get(route, ())[:1]]
-        return sum(map(scalar, given)) >= 0.8 * len(given)
+    @cached_property
+    def _plain(self) -> list[Route]:
+        """The routes at which most values are text, numbers or flags."""
+        given = Counter(route for held in self.flats for route, items in held.items() if scalar(items[0]))
+        return [route for route, count in self.counts.items() if route and given[route] >= 0.8 * count]
 
     def share(self, route: Route, holds: Callable[[Any], bool]) -> float:
         """The share of them that have such a value there."""

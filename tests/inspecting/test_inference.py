@@ -13,8 +13,11 @@ from logforge.connectors.records import Source
 from logforge.inspecting.inference import Inferred, infer
 from logforge.inspecting.samples import take_sample
 from logforge.schemas.episode import Episode
+from support.places import ROOT
 from support.unknown_shapes import SHAPES, Shape, agreement, events_of
 
+CONNECTORS = ROOT / "tests" / "data" / "connectors"
+LONG = 60_000
 RIGHT = 0.9
 ENOUGH = 15
 
@@ -58,3 +61,33 @@ def test_the_measure_tells_right_from_wrong() -> None:
     assert agreement(talk, [[*talk[0], ("user", "x")]]) == 0.75
     assert agreement(talk, [*talk, [("user", "x")]]) == 0.75
     assert agreement(talk, []) == 0.0
+
+
+def files_of_connectors() -> list[Path]:
+    """Files of formats that are known; the inference knows none of them."""
+    return [path for path in sorted(CONNECTORS.rglob("*")) if path.is_file() and path.stat().st_size < LONG]
+
+
+def test_files_of_known_formats_are_never_misread_in_silence() -> None:
+    """What the connector of a format reads is the truth; a mapping that reads less or other things must say that it is unsure."""
+    right = tried = 0
+    for path in files_of_connectors():
+        claims = detect(path)
+        if not claims:
+            continue
+        tried += 1
+        found = infer(take_sample(path, path.name))
+        if found is None:
+            continue
+        source = Source(path, path.name)
+        truth = [events_of(one) for one in claims[0].connector.read(source) if isinstance(one, Episode)]
+        read = [
+            events_of(one)
+            for one in mapping_of(found.text, "made.yaml").read(source)
+            if isinstance(one, Episode)
+        ]
+        share = agreement(truth, read)
+        right += share >= RIGHT
+        assert share >= RIGHT or found.doubts, f"{path.name}: a silent wrong one: {share:.2f}\n{found.text}"
+    assert tried >= 40
+    assert right >= 10

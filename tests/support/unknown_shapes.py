@@ -165,7 +165,7 @@ def events_of(episode: Episode) -> list[Event]:
             ]
             if message.content:
                 found.append(("assistant", message.content))
-            found += [("call", step.action, json.loads(step.arguments), step.result) for step in steps]
+            found += [("call", step.action, _plain(step.arguments), step.result) for step in steps]
     return found
 
 
