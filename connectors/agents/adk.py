@@ -119,9 +119,13 @@ def add_responses(builder: CallOrder, responses: list[Response], time: int | Non
                 reason = "result without a call it could answer"
                 builder.rejects.append(bad_part(response.locator, reason, "orphan_result", response.text))
                 continue
-            builder.answer_next(named[0])
         builder.result(
-            response.call_id, response.text, response.locator, failed=response.failed, created_at=time
+            response.call_id,
+            response.text,
+            response.locator,
+            failed=response.failed,
+            name=response.name,
+            created_at=time,
         )
 
 

@@ -257,7 +257,8 @@ def _add_user(builder: EpisodeBuilder, line: Line, parts: Parts, asked: dict[str
     for answer in parts.answers:
         _add_answer(builder, line, answer, asked)
     if parts.texts:
-        builder.message("user", parts.text, parts.texts[0].locator, created_at=line.time)
+        role = "system" if line.is_summary else "user"
+        builder.message(role, parts.text, parts.texts[0].locator, created_at=line.time)
 
 
 def _add_answer(builder: EpisodeBuilder, line: Line, answer: Answer, asked: dict[str, int]) -> None:

@@ -36,7 +36,12 @@ class Line(NamedTuple):
     @property
     def is_meta(self) -> bool:
         """The program wrote it in the user's name (a command's text, a caveat): the model reads it, the user did not ask it."""
-        return self.row.get("isMeta") is True
+        return self.row.get("isMeta") is True or self.is_summary
+
+    @property
+    def is_summary(self) -> bool:
+        """It stands for a history that grew too long."""
+        return self.row.get("isCompactSummary") is True
 
     @property
     def time(self) -> int | None:

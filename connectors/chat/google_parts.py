@@ -155,3 +155,4 @@ class CallOrder(EpisodeBuilder):
         if index in waiting:
             waiting.remove(index)
             waiting.insert(0, index)
+            self._told = index

@@ -371,8 +371,9 @@ def _add_result(builder: EpisodeBuilder, message: dict[str, Any], content: Any, 
     status: ResultStatus | None = "refused" if told in ("refused", SOFT_REFUSAL) else None
     kind = SOFT_REFUSAL if told == SOFT_REFUSAL else None
     text = text_of(content) or ""
+    name, time = text_or_none(message.get("name")), _time(message)
     if builder.result(
-        call_id, text, where, failed=failed, status=status, error_class=kind, created_at=_time(message)
+        call_id, text, where, failed=failed, status=status, error_class=kind, name=name, created_at=time
     ):
         for other in several[1:]:
             builder.also_answers(other)

@@ -8,7 +8,7 @@ from logforge.schemas.faces import face
 
 if TYPE_CHECKING:
     from logforge.connectors.episodes.arguments import Absent, as_logged, parse_arguments
-    from logforge.connectors.episodes.builder import Call, EpisodeBuilder, OpenCalls, content_id, episode_id
+    from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
     from logforge.connectors.episodes.content import (
         CALL_BLOCKS,
         Answer,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         text_or_none,
     )
     from logforge.connectors.episodes.cuts import cut_by, limit_met, stopped_by
-    from logforge.connectors.episodes.decision_keys import INJECTED, is_unique, keyed, with_decision_keys
+    from logforge.connectors.episodes.decision_keys import INJECTED, keyed, with_decision_keys
     from logforge.connectors.episodes.feedback import Verdict, score_of, success_of
     from logforge.connectors.episodes.growing import Growing
     from logforge.connectors.episodes.identity import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from logforge.connectors.episodes.keyed_records import entry_keys, read_keyed
     from logforge.connectors.episodes.nested import InnerList, read_inner
     from logforge.connectors.episodes.outcome import ERROR_CLASSES, FINISHING, asks_user, classify_result
+    from logforge.connectors.episodes.pairing import OpenCalls, is_unique
     from logforge.connectors.episodes.policies import prompt_suffix, prompt_version
     from logforge.connectors.episodes.rows import (
         close,
@@ -84,17 +85,18 @@ __all__ = [
 face(
     __name__,
     arguments="Absent as_logged parse_arguments",
-    builder="Call EpisodeBuilder OpenCalls content_id episode_id",
+    builder="Call EpisodeBuilder content_id episode_id",
     content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
     "first_text micros object_or_empty place_of read_content text_or_none",
     cuts="cut_by limit_met stopped_by",
-    decision_keys="INJECTED is_unique keyed with_decision_keys",
+    decision_keys="INJECTED keyed with_decision_keys",
     feedback="Verdict score_of success_of",
     growing="Growing",
     identity="instance_task is_uuid issue_in native_or_content run_task task_group",
     keyed_records="entry_keys read_keyed",
     nested="InnerList read_inner",
     outcome="ERROR_CLASSES FINISHING asks_user classify_result",
+    pairing="OpenCalls is_unique",
     policies="prompt_suffix prompt_version",
     rows="close first_bool first_number first_user_text read_rows reject",
     samples="Samples",

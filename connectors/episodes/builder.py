@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 import xxhash
+from msgspec.structs import replace
 
 from logforge.connectors.episodes.arguments import Parsed
 from logforge.connectors.episodes.arguments import (
     parse_arguments as parse_arguments,  # connectors import it from here
 )
 from logforge.connectors.episodes.outcome import asks_user, classify_result
+from logforge.connectors.episodes.pairing import OpenCalls, is_unique
 from logforge.connectors.episodes.policies import policy_name, prompt_version
+from logforge.connectors.episodes.summaries import is_summary
 from logforge.connectors.episodes.tool_names import meant, tool_action
 from logforge.connectors.episodes.words import Unknown, told_unknown, unknown_parts, words_of
 from logforge.connectors.records import canonical, excerpt
@@ -112,6 +115,12 @@ class EpisodeBuilder:
         self.cut: str | None = None
         """Why the latest message of the agent was cut off, where the log says so. What follows shows that the run went on."""
         self._unparsed = -1
+        self._told = -1
+        """The step of which the log itself says that the next result is its own, by where that stands."""
+        self._nameless: dict[int, str | None] = {}
+        """Steps of the latest turn whose results came without a call id, each with the tool that the result names."""
+        self._early: dict[str, tuple[Reject, dict[str, Any]]] = {}
+        """Results whose call may yet come, by call id."""
 
     @property
     def offered(self) -> list[str] | None:
@@ -153,7 +162,11 @@ class EpisodeBuilder:
 
     def message(self, role: str, content: Any, locator: str, **more: Any) -> int:
         """Add what is no decision of the agent (system, developer, user): a text or the parts of one. Returns its position."""
+        self._settle()
+        self._early = {own: early for own, early in self._early.items() if is_unique(own)}
         text = self._words(content, locator, role == "assistant")
+        if role == "user" and is_summary(text):
+            role = "system"  # written by the program: context, and no word of a person
         position, self.cut = len(self.messages), None
         self.messages.append(Message(position, role, text, locator, **more))
         return position
@@ -177,6 +190,7 @@ class EpisodeBuilder:
         log says of the utterance (a label, say). `reward` is the whole turn's; so is `propensity`, which says nothing
         of a step where the turn decided several. Returns the message's position.
         """
+        self._settle()
         position, self.cut = len(self.messages), None
         content = self._words(content, locator, True)
         self.messages.append(Message(position, "assistant", content, locator, **more))
@@ -202,6 +216,7 @@ class EpisodeBuilder:
             # what a turn earned is earned once, and known after its last call
             earned, chance = reward if call is calls[-1] else None, propensity if group is None else None
             self._call(call, position, group, locator, earned, chance)
+        self._take_early(calls)
         return position
 
     def unparsed(self, content: str, locator: str, **more: Any) -> int:
@@ -272,33 +287,99 @@ class EpisodeBuilder:
         error_class: str | None = None,
         latency_s: float | None = None,
         reward: float | None = None,
+        name: str | None = None,
         **more: Any,
     ) -> bool:
         """Add a tool's answer and pair it with the nearest preceding unanswered call of its id.
 
-        Without an id it goes to the earliest unanswered call of the latest turn with calls. `failed` is the log's own
+        Without an id it goes to the earliest unanswered call of the latest turn with calls, of the tool `name` where there is one.
+        When calls are left over in the end, it was one of several: then it is set aside. `failed` is the log's own
         flag, `status` and `error_class` its own verdict, where it has them. False: no call takes it; the answer is then a rejected
-        part and no message.
+        part and no message, unless its call comes yet.
         """
-        index = self._open.take(call_id)
+        index, hint = self._taken(call_id, name)
         if index is None:
-            self.rejects.append(
-                Reject(
-                    level="part",
-                    locator=locator,
-                    reason="result without a call it could answer",
-                    rule="orphan_result",
-                    detail=self._why_orphan(call_id),
-                    excerpt=excerpt(text or ""),
-                )
-            )
+            told = {
+                "failed": failed,
+                "status": status,
+                "error_class": error_class,
+                "latency_s": latency_s,
+                **more,
+            }
+            self._orphan(call_id, text, locator, {"reward": reward, **told})
             return False
+        if call_id is None and index != self._told:
+            self._nameless[index] = hint
         text = text or ""  # an answer that says nothing is still an answer; null is for calls without one
         found, kind = classify_result(text, failed, status)
         position, self.cut = len(self.messages), None
         self.messages.append(Message(position, "tool", text, locator, **more))
         self._results[index] = _Result(text, found, error_class or kind, position, latency_s, reward, locator)
         return True
+
+    def _taken(self, call_id: str | None, name: str | None) -> tuple[int | None, str | None]:
+        """The call that a result answers, and the tool that the result names where that tells it from others."""
+        named = [i for i in self._open.waiting if self._steps[i].action == name] if call_id is None else []
+        return (self._open.close(named[0]), name) if named else (self._open.take(call_id), None)
+
+    def _orphan(self, call_id: str | None, text: str | None, locator: str, told: dict[str, Any]) -> None:
+        orphan = Reject(
+            level="part",
+            locator=locator,
+            reason="result without a call it could answer",
+            rule="orphan_result",
+            detail=self._why_orphan(call_id),
+            excerpt=excerpt(text or ""),
+        )
+        self.rejects.append(orphan)
+        if call_id is not None and not self._open.knows(call_id) and (is_unique(call_id) or self.messages):
+            self._early.setdefault(call_id, (orphan, {"text": text, "locator": locator, **told}))
+
+    def _take_early(self, calls: list[Call]) -> None:
+        """Results that a log has before their calls. A short id may be another call's, unless they stand side by side."""
+        for call in calls if self._early else ():
+            if (early := self._early.pop(call.call_id or "", None)) is not None:
+                orphan, told = early
+                self.rejects = [part for part in self.rejects if part is not orphan]
+                self.result(call.call_id, **told)
+        self._early = {own: early for own, early in self._early.items() if is_unique(own)}
+
+    def _settle(self) -> None:
+        """After the results of a turn: those without a call id that could be of several different calls are set aside."""
+        told, self._nameless = self._nameless, {}
+        waiting = self._open.waiting
+        if not told or not waiting:
+            return
+        gone: dict[int, list[int]] = {}
+        for index, hint in told.items():
+            left = [i for i in waiting if hint in (None, self._steps[i].action)]
+            rivals = [*left, *(i for i, other in told.items() if other == hint)]
+            if left and len({(self._steps[i].action, self._steps[i].arguments.text) for i in rivals}) > 1:
+                gone.setdefault(self._results[index].position, []).append(index)
+        if gone:
+            self._set_aside(gone, sorted({self._steps[i].action for i in waiting}))
+
+    def _set_aside(self, gone: dict[int, list[int]], left: list[str]) -> None:
+        """Take the results at these positions, of these steps, out again."""
+        for position, indexes in gone.items():
+            message = self.messages[position]
+            self.rejects.append(
+                Reject(
+                    level="part",
+                    locator=message.locator,
+                    reason="result without a call id, and several calls of its turn that it could answer",
+                    rule="ambiguous_result",
+                    detail=f"open calls: {self._steps[indexes[0]].action}, {', '.join(left)}",
+                    excerpt=excerpt(message.content or ""),
+                )
+            )
+            for index in indexes:
+                del self._results[index]
+                self._open.add(index, self._steps[index].call_id)
+        kept = [message for message in self.messages if message.position not in gone]
+        places = {message.position: place for place, message in enumerate(kept)}
+        self.messages[:] = [replace(message, position=places[message.position]) for message in kept]
+        self._results = {i: replace(r, position=places[r.position]) for i, r in self._results.items()}
 
     def _why_orphan(self, call_id: str | None) -> str:
         if call_id is None:
@@ -345,6 +426,7 @@ class EpisodeBuilder:
         `tools` are those offered before `offer` named others, `policy_id` is the policy's name without temperature and
         prompt version (see connectors/episodes/policies.py).
         """
+        self._settle()
         more |= {key: None for key in _LINKS if more.get(key) == id}
         offers = self._offers(more.get("tools"))
         offered = offers[0] if offers else more.get("tools")
@@ -400,6 +482,8 @@ class EpisodeBuilder:
         first = self.messages[0] if self.messages else None
         if first is None or first.role not in ("system", "developer") or not first.content:
             return None
+        if is_summary(first.content):
+            return None
         return prompt_version(first.content)
 
     def _step(
@@ -452,53 +536,3 @@ class EpisodeBuilder:
 
 def _actions(tools: list[str] | None) -> list[str] | None:
     return None if tools is None else [tool_action(name) for name in tools]
-
-
-class OpenCalls:
-    """Of one episode. A result goes to the nearest preceding unanswered call of its id; without an id, to the earliest
-    unanswered call of the latest turn with calls."""
-
-    def __init__(self) -> None:
-        self.waiting: list[int] = []
-        """The unanswered calls of the latest turn, in order."""
-        self._by_id: dict[str, list[int]] = {}
-        self._ids: dict[int, str] = {}
-        self._turns: dict[int, int] = {}
-        self._turn = 0
-
-    def turn(self) -> None:
-        """The calls from here on are another turn's."""
-        self._turn += 1
-        self.waiting = []
-
-    def add(self, call: int, call_id: str | None) -> None:
-        """A call of the latest turn; ids may repeat, between turns and within one."""
-        self.waiting.append(call)
-        if call_id is not None:
-            self._by_id.setdefault(call_id, []).append(call)
-            self._ids[call] = call_id
-            self._turns[call] = self._turn
-
-    def take(self, call_id: str | None) -> int | None:
-        """The call that a result answers, which waits no longer; None when there is none."""
-        if call_id is None:
-            return self.close(self.waiting[0]) if self.waiting else None
-        calls = self._by_id.get(call_id)
-        if not calls:
-            return None
-        first = len(calls) - 1
-        while first > 0 and self._turns[calls[first - 1]] == self._turns[calls[-1]]:
-            first -= 1
-        return self.close(calls[first])
-
-    def close(self, call: int) -> int:
-        """This call waits no longer."""
-        if call in self.waiting:
-            self.waiting.remove(call)
-        if call in self._ids:
-            self._by_id[self._ids.pop(call)].remove(call)
-        return call
-
-    def knows(self, call_id: str) -> bool:
-        """True for an id that some call had."""
-        return call_id in self._by_id

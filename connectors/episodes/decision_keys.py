@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from logforge.connectors.episodes.builder import episode_id
+from logforge.connectors.episodes.pairing import is_unique
 from logforge.schemas import Episode, Message, Reading, Step
 
-_UNIQUE = 12
-"""Ids of fewer characters (`c1`, `call_0`) are counted within a session and repeat between sessions."""
 INJECTED = ("<", "# AGENTS.md")
 """How texts begin that Codex writes in the user's name: environment, instructions, notifications. A fork may have others."""
 
@@ -83,8 +82,3 @@ class _Chain:
             return None
         said = message.content if step.kind != "tool" else None
         return episode_id(self.format, since, step.action, step.tool_call_id, step.arguments, said)
-
-
-def is_unique(identifier: str | None) -> bool:
-    """True for an id that is long enough to be no counter."""
-    return identifier is not None and len(identifier) >= _UNIQUE
