@@ -93,7 +93,9 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one agent on one task. `records` is how many of the source's records went into it.
 
     `tools` are those offered at the first decision, and at all others that have no list of their own (None: the log does
-    not say). `cost_usd` is in US dollars, as logged.
+    not say). `cost_usd` is in US dollars, as logged. `outcome_from` names the fields of the log that gave success and score;
+    `outcome_unknown` says why a run has neither that might have had one. `trial`, `attack` and `injection` tell runs of one
+    task apart.
     """
 
     episode_id: str
@@ -122,7 +124,12 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: int | None = None
     success: bool | None = None
     score: float | None = None
+    outcome_from: str | None = None
+    outcome_unknown: str | None = None
     cost_usd: float | None = None
+    trial: str | None = None
+    attack: str | None = None
+    injection: str | None = None
     reference: str | None = None
     metadata: str = "{}"
 

@@ -90,7 +90,12 @@ EPISODES = Table(
         ending_reason         VARCHAR    the evidence
         success               BOOLEAN    the logged outcome; null when there is none
         score                 DOUBLE     the logged final score
+        outcome_from          VARCHAR    the field of the log that gave success and score (two, joined by +, where each has its own)
+        outcome_unknown       VARCHAR    why there is neither, where the run might have had one: a failure stopped it, nobody judged it
         cost_usd              DOUBLE     US dollars, as logged: the run's own figure, else the sum of its messages'
+        trial                 VARCHAR    which of the runs of its task it is, as the log counts them
+        attack                VARCHAR    how its environment was attacked; null when it was not
+        injection             VARCHAR    the task that the attack wanted done; null when there was none
         reference             VARCHAR    a reference answer (never part of a state)
         metadata              JSON       what else the log says of the episode (never part of a state)
         locator               VARCHAR    where it lies: path:line or path#/json/pointer

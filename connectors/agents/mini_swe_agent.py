@@ -23,8 +23,8 @@ from logforge.connectors.episodes import (
     content_id,
     cost_or_none,
     count_or_none,
+    failure_in,
     fenced,
-    first_bool,
     first_number,
     first_text,
     first_user_text,
@@ -32,6 +32,7 @@ from logforge.connectors.episodes import (
     object_or_empty,
     parse_arguments,
     place_of,
+    read_outcome,
     read_rows,
     reject,
     task_group,
@@ -110,6 +111,8 @@ class MiniSweAgent:
         model = first_text(config, "model_name")
         task = first_user_text(run.builder)
         ending, reason = run.ending(info, cut)
+        place = at(locator, "/info")
+        told = read_outcome(info, place, run.builder.rejects, score=(), under="info.")
         return run.builder.finish(
             id=content_id(self.name, row or [message for message, _ in messages]),
             format=self.name,
@@ -124,7 +127,7 @@ class MiniSweAgent:
             model=model,
             policy_id=model,
             temperature=first_number(object_or_empty(config.get("model_kwargs")), "temperature"),
-            success=first_bool(info, "resolved"),
+            **told.void(_broken_by(info)).fields(),
             cost_usd=cost_or_none(object_or_empty(info.get("model_stats")).get("instance_cost")),
             metadata=canonical(
                 {key: value for key, value in row.items() if key != "messages"} | {"exit": run.exits}
@@ -238,6 +241,12 @@ class _Run:
         if self._submitted:
             return "terminal", "no exit status, but the last command submits"
         return "truncated", "no exit status and no submission"
+
+
+def _broken_by(info: dict[str, Any]) -> str | None:
+    """The failure that ended the run, where its exit status names one; a limit of its own and a submission are none."""
+    status = first_text(info, "exit_status")
+    return failure_in({"error": status}) if status and status.endswith(("Error", "Exception")) else None
 
 
 def _submits(call: Call) -> bool:

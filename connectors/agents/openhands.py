@@ -13,15 +13,18 @@ from typing import Any
 from logforge.connectors.agents.openhands_run import Run
 from logforge.connectors.agents.openhands_sdk import SdkRun, is_sdk_event
 from logforge.connectors.episodes import (
+    UNKNOWN,
+    Outcome,
     bad_part,
     close,
     content_id,
     cost_or_none,
     episode_id,
-    first_bool,
+    failure_in,
     first_number,
     first_text,
     first_user_text,
+    read_outcome,
     read_rows,
     reject,
     task_group,
@@ -30,6 +33,7 @@ from logforge.connectors.episodes import (
 from logforge.connectors.records import Head, Source, at, canonical
 from logforge.schemas import Episode, Reading, Reject
 
+_VERDICTS = ("resolved", "success")
 _NO_EVENT = "neither an action nor an observation"
 _SDK = re.compile(rb'"kind"\s*:\s*"(?:SystemPrompt|Message|Action|Observation|ConversationStateUpdate)Event"')
 _ALONE = re.compile(r"event-\d+-")
@@ -197,7 +201,7 @@ def _episode(
         model=model,
         policy_id=model,
         temperature=first_number(config, "temperature"),
-        success=_success(about),
+        **_outcome(about, run).fields(),
         cost_usd=cost_or_none(_inside(about, "metrics").get("accumulated_cost")),
         reference=None if patch is None else canonical(patch),
         metadata=canonical(
@@ -225,10 +229,12 @@ def _task_id(row: dict[str, Any]) -> str | None:
     return first_text(row, "instance_id")
 
 
-def _success(row: dict[str, Any]) -> bool | None:
+def _outcome(row: dict[str, Any], run: Run | SdkRun) -> Outcome:
     """The tests' verdict, or the resolver's own (judged by a model); a patch alone is no verdict."""
-    for place in (_inside(row, "test_result", "report"), _inside(row, "report"), row):
-        verdict = first_bool(place, "resolved", "success")
-        if verdict is not None:
-            return verdict
-    return None
+    for keys in (("test_result", "report"), ("report",), ()):
+        place, under = at(run.locator, "".join(f"/{key}" for key in keys)), "".join(f"{key}." for key in keys)
+        inner = _inside(row, *keys) if keys else row
+        told = read_outcome(inner, place, run.builder.rejects, success=_VERDICTS, score=(), under=under)
+        if told.known:
+            return told.void(failure_in(row))
+    return UNKNOWN.void(failure_in(row))

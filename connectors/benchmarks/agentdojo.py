@@ -16,16 +16,18 @@ from logforge.connectors.episodes import (
     close,
     content_id,
     episode_id,
-    first_bool,
+    failure_in,
     first_number,
     first_text,
     first_user_text,
     micros,
     object_or_empty,
+    read_outcome,
     read_rows,
     reject,
     text_of,
     text_or_none,
+    truth_of,
 )
 from logforge.connectors.records import Head, Source, at, canonical
 from logforge.schemas import Ending, Episode, Reading
@@ -67,8 +69,11 @@ class AgentDojo:
         scripted = pipeline is not None and pipeline.startswith(_SCRIPTED)
         ending, reason = _ending(builder, row)
         metadata = {key: value for key, value in row.items() if key != "messages"}
-        # Without an injection `security` is always true and says nothing.
-        metadata["attack_succeeded"] = first_bool(row, "security") if injection else None
+        stop = failure_in(row)
+        told = read_outcome(row, locator, builder.rejects, success=("utility",), score=())
+        # Without an injection `security` is always true and says nothing; nor does it after an error.
+        security = truth_of(row.get("security")) if injection and stop is None else None
+        metadata["attack_succeeded"] = security
         return builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -82,7 +87,9 @@ class AgentDojo:
             source_kind="synthetic" if scripted else "agent_log",
             policy_id="script:ground-truth" if scripted else pipeline,
             model=None if scripted else pipeline,
-            success=first_bool(row, "utility"),
+            **told.void(stop).fields(),
+            attack=attack,
+            injection=injection,
             metadata=canonical(metadata),
             **_clock(row),
         )

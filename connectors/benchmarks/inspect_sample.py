@@ -14,14 +14,17 @@ from logforge.connectors.benchmarks.inspect_children import read_agents
 from logforge.connectors.benchmarks.inspect_talk import Attachments, Talk, stop_reason
 from logforge.connectors.episodes import (
     EpisodeBuilder,
+    Outcome,
     close,
     content_id,
     episode_id,
+    failure_in,
     first_number,
     first_user_text,
     limit_met,
     micros,
     object_or_empty,
+    read_outcome,
     reject,
     task_group,
     text_of,
@@ -59,7 +62,7 @@ def _episode(
     run = object_or_empty(header.get("eval"))
     uuid, model = text_or_none(sample.get("uuid")), text_or_none(run.get("model"))
     item, task = text_or_none(sample.get("id")), text_or_none(run.get("task"))
-    score = None if sample.get("invalidation") else first_score(sample)
+    outcome = _outcome(talk, sample, locator)
     ending, reason = _ending(talk.builder, sample, header)
     target = sample.get("target")
     times = {"started_at": micros(sample.get("started_at")), "ended_at": micros(sample.get("completed_at"))}
@@ -76,12 +79,40 @@ def _episode(
         model=model,
         policy_id=model,
         temperature=_temperature(header, run),
-        success={0.0: False, 1.0: True}.get(score) if score is not None else None,
-        score=score,
+        **outcome.fields(),
+        trial=text_or_none(sample.get("epoch")),
         reference=target if isinstance(target, str) and target else canonical(target) if target else None,
         metadata=canonical(_metadata(talk, sample, header, run)),
         **{key: time for key, time in times.items() if time is not None},
     )
+
+
+def _outcome(talk: Talk, sample: dict[str, Any], locator: str) -> Outcome:
+    """The first scorer's value; 1 and 0 are verdicts. An error, or a context that was full, is the end of no run that was judged."""
+    key, place, scorer = _first_scorer(sample)
+    value, score = scorer.get("value"), first_score(sample)
+    told = Outcome(score=score, source=None if score is None else key)
+    if score is None:
+        where, value = at(locator, place), {"value": value}
+        told = read_outcome(value, where, talk.builder.rejects, success=(), score=("value",), under=f"{key}.")
+    told = told.judged(failed=0.0)
+    if sample.get("invalidation"):
+        return Outcome(unknown="the sample was invalidated")
+    limit = object_or_empty(sample.get("limit")).get("type")
+    full = limit == "context" or stop_reason(object_or_empty(sample.get("output"))) == "model_length"
+    return told.void(failure_in(sample) or ("the context was full" if full else None))
+
+
+def _first_scorer(sample: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """The field, the place and the content of the first score."""
+    scores = object_or_empty(sample.get("scores"))
+    for name, score in scores.items():
+        return (
+            f"scores.{name}",
+            f"/scores/{name.replace('~', '~0').replace('/', '~1')}",
+            object_or_empty(score),
+        )
+    return "score", "/score", object_or_empty(sample.get("score"))
 
 
 def first_score(sample: dict[str, Any]) -> float | None:
@@ -89,8 +120,7 @@ def first_score(sample: dict[str, Any]) -> float | None:
 
     C, yes and true are 1, I, N (no answer), no and false are 0, P (partly right) is 0.5.
     """
-    scores = object_or_empty(sample.get("scores")) or {"": sample.get("score")}
-    value = object_or_empty(next(iter(scores.values()))).get("value")
+    value = _first_scorer(sample)[2].get("value")
     if isinstance(value, bool):
         return float(value)
     if not isinstance(value, str):

@@ -20,9 +20,11 @@ from logforge.connectors.episodes import (
     content_id,
     entry_keys,
     episode_id,
+    failure_in,
     first_number,
     first_user_text,
     read_keyed,
+    read_outcome,
     reject,
     text_of,
     text_or_none,
@@ -73,7 +75,11 @@ class Intercode:
         run = _Run(text_or_none(entry.get("environment")), limit, history, at(locator, "/turn_history"))
         builder = _asked(entry, locator)
         run.add_turns(builder)
-        score = first_number(summary, "max_reward")
+        where = at(locator, "/summary")
+        told = read_outcome(
+            summary, where, builder.rejects, success=(), score=("max_reward",), under="summary."
+        )
+        outcome = told.judged().void(failure_in(entry, summary))
         ending, reason = run.ending(builder)
         model, policy = _who(name)
         rest = {key: value for key, value in entry.items() if key not in ("turn_history", "query")}
@@ -89,8 +95,7 @@ class Intercode:
             group_id=_group(entry),
             policy_id=policy,
             model=model,
-            success=None if score is None else score == 1.0,
-            score=score,
+            **outcome.fields(),
             metadata=canonical(rest | ({"harness_submit": run.forced} if run.forced else {})),
         )
         yield from close(builder, episode)
@@ -131,22 +136,22 @@ class IntercodeHuman:
         yield from close(builder, self._episode(builder, key, entry, locator))
 
     def _episode(self, builder: EpisodeBuilder, key: str, entry: dict[str, Any], locator: str) -> Episode:
-        score = first_number(entry, "reward")
+        told = read_outcome(entry, locator, builder.rejects, success=(), score=("reward",))
+        outcome = told.judged()
         hidden = ("trajectory", "query", "gold")
         return builder.finish(
             id=content_id(self.name, {key: entry}),
             format=self.name,
             locator=locator,
-            ending="truncated" if score is None else "terminal",
-            ending_reason="no reward" if score is None else "graded: the last query was the answer",
+            ending="terminal" if outcome.known else "truncated",
+            ending_reason="graded: the last query was the answer" if outcome.known else "no reward",
             native_id=key,
             task_id=_task_id(entry, key),
             task=first_user_text(builder),
             group_id=_group(entry),
             source_kind="human_demo",
             policy_id="human",
-            success=None if score is None else score == 1.0,
-            score=score,
+            **outcome.fields(),
             reference=text_or_none(entry.get("gold")),
             metadata=canonical({key: value for key, value in entry.items() if key not in hidden}),
         )

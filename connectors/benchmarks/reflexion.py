@@ -14,9 +14,10 @@ from logforge.connectors.episodes import (
     EpisodeBuilder,
     close,
     content_id,
-    first_bool,
+    failure_in,
     first_text,
     first_user_text,
+    read_outcome,
     read_rows,
     reject,
     task_group,
@@ -97,7 +98,9 @@ class ReflexionProg:
         yield from close(builder, self._episode(builder, row, locator, name))
 
     def _episode(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str, name: str) -> Episode:
-        solved = first_bool(row, "is_solved")
+        told = read_outcome(row, locator, builder.rejects, success=("is_solved",), score=())
+        outcome = told.void(failure_in(row))
+        solved = outcome.success
         made = _MODEL.search(name)
         kept = ("prompt", "solution", "canonical_solution", "reflections")
         return builder.finish(
@@ -105,14 +108,16 @@ class ReflexionProg:
             format=self.name,
             locator=locator,
             ending="truncated" if solved is None else "terminal",
-            ending_reason="no verdict" if solved is None else f"the tests {'passed' if solved else 'failed'}",
+            ending_reason=outcome.unknown or "no verdict"
+            if solved is None
+            else f"the tests {'passed' if solved else 'failed'}",
             native_id=first_text(row, "name", "task_id"),
             task_id=first_text(row, "name", "task_id"),
             task=first_user_text(builder),
             group_id=task_group(row["prompt"]),
             policy_id=f"{made['model']}/{made['strategy']}" if made else None,
             model=made["model"] if made else None,
-            success=solved,
+            **outcome.fields(),
             reference=text_or_none(row.get("canonical_solution")),
             metadata=canonical({key: value for key, value in row.items() if key not in kept}),
         )

@@ -12,16 +12,20 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from logforge.connectors.benchmarks.tau_actions import writes_in
 from logforge.connectors.chat import calls_of, tool_names
 from logforge.connectors.episodes import (
+    FINISHED,
     RULE,
     VOICE,
     EpisodeBuilder,
     InnerList,
+    Outcome,
     asks_user,
     bad_part,
     close,
     content_id,
+    contradicted,
     cost_or_none,
     count_or_none,
     episode_id,
@@ -31,6 +35,8 @@ from logforge.connectors.episodes import (
     prompt_version,
     read_inner,
     reject,
+    simulation_outcome,
+    termination_of,
     text_of,
     text_or_none,
 )
@@ -39,7 +45,6 @@ from logforge.schemas import Ending, Episode, Reading, StepKind
 
 _PLACEHOLDER_DAY = "2025-01-01T00:0"
 """Published results have their clock set to the first minutes of this day."""
-_STOPS = ("user_stop", "agent_stop")
 _LONG = frozenset({"policy", "global_simulation_guidelines", "tool_defs"})
 """Texts of the run's settings that are the same in every simulation and stay out of each episode's metadata."""
 
@@ -79,12 +84,13 @@ class Tau2Bench:
         agent, world = object_or_empty(info.get("agent_info")), object_or_empty(info.get("environment_info"))
         domain, task_id = text_or_none(world.get("domain_name")), text_or_none(row.get("task_id"))
         native, model = text_or_none(row.get("id")), text_or_none(agent.get("llm"))
-        ending, reason = _ending(row, talk)
-        score = first_number(object_or_empty(row.get("reward_info")), "reward")
+        outcome = simulation_outcome(row, locator, talk.builder.rejects)
+        ending, reason = _ending(row, talk, outcome)
         actions = object_or_empty(task.get("evaluation_criteria")).get("actions")
         clock = {"started_at": micros(row.get("start_time")), "ended_at": micros(row.get("end_time"))}
         policy = world.get("policy")
         prompt = {"prompt_version": prompt_version(str(policy))} if policy else {}
+        talk.builder.rejects += contradicted(locator, outcome, writes_in(actions), talk.builder.calls)
         return talk.builder.finish(
             id=episode_id(self.name, native) if _is_uuid(native) else content_id(self.name, row),
             format=self.name,
@@ -99,8 +105,8 @@ class Tau2Bench:
             policy_id=model,
             temperature=first_number(object_or_empty(agent.get("llm_args")), "temperature"),
             tools=tool_names(world.get("tool_defs")),
-            success=None if score is None or _is_placeholder(row) else abs(score - 1) <= 1e-6,
-            score=score,
+            **outcome.fields(),
+            trial=text_or_none(row.get("trial")),
             cost_usd=cost_or_none(row.get("agent_cost")),
             reference=canonical(actions) if actions is not None else None,
             metadata=canonical(_metadata(row, info, task, talk)),
@@ -201,14 +207,11 @@ def _has_clock(row: dict[str, Any]) -> bool:
     return not str(row.get("start_time")).startswith(_PLACEHOLDER_DAY)
 
 
-def _is_placeholder(row: dict[str, Any]) -> bool:
-    """The harness judges only runs that came to their end; any other gets a reward of 0.0."""
-    return row.get("termination_reason") not in _STOPS
-
-
-def _ending(row: dict[str, Any], talk: _Talk) -> tuple[Ending, str]:
-    reason = text_or_none(row.get("termination_reason"))
-    if reason not in _STOPS:
+def _ending(row: dict[str, Any], talk: _Talk, outcome: Outcome) -> tuple[Ending, str]:
+    reason = termination_of(row)
+    if reason is None and outcome.known:
+        return "terminal", "the harness judged it"
+    if reason not in FINISHED:
         return "truncated", f"termination reason: {reason}" if reason else "no termination reason"
     last = talk.builder.messages[-1] if talk.builder.messages else None
     if last is not None and last.role == "user" and "###OUT-OF-SCOPE###" in (last.content or ""):

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from logforge.connectors.benchmarks.tau_actions import writes_in
+from logforge.connectors.benchmarks.tau_names import Agent, agent_of
 from logforge.connectors.chat import add_messages
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     close,
     content_id,
+    contradicted,
     episode_id,
-    first_number,
+    failure_in,
     first_user_text,
+    read_outcome,
     read_rows,
     reject,
     text_or_none,
@@ -43,21 +47,26 @@ class TauBench:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per element."""
-        yield from read_rows(source, self._row)
+        agent = agent_of(source.place.name)
+        yield from read_rows(source, lambda row, locator: self._row(row, locator, agent))
 
-    def _row(self, row: Any, locator: str) -> Iterator[Reading]:
+    def _row(self, row: Any, locator: str, agent: Agent) -> Iterator[Reading]:
         if not isinstance(row, dict) or not isinstance(row.get("traj"), list):
             yield reject(locator, "no list `traj` of messages", "", row)
             return
         builder = EpisodeBuilder()
         add_messages(builder, row["traj"], at(locator, "/traj"))
-        yield from close(builder, self._episode(builder, row, locator))
+        yield from close(builder, self._episode(builder, row, locator, agent))
 
-    def _episode(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str) -> Episode:
+    def _episode(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str, agent: Agent) -> Episode:
         info = row["info"] if isinstance(row.get("info"), dict) else {}
         task = info["task"] if isinstance(info.get("task"), dict) else {}
         ending, reason = _ending(row, info, builder)
-        score = None if _was_stopped(info) else first_number(row, "reward")
+        told = read_outcome(row, locator, builder.rejects, success=(), score=("reward",)).judged()
+        unjudged = "the environment gave no verdict" if _was_stopped(info) else None
+        outcome = told.void(failure_in(info, row) or unjudged)
+        writes = writes_in(task.get("actions"))
+        builder.rejects += contradicted(locator, outcome, writes, builder.calls)
         return builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -69,8 +78,11 @@ class TauBench:
             task=first_user_text(builder),
             group_id=episode_id(self.name, task.get("instruction", row.get("task_id"))),
             user_id=text_or_none(task.get("user_id")),
-            success=None if score is None else score == 1.0,
-            score=score,
+            model=agent.model,
+            policy_id=agent.policy,
+            temperature=agent.temperature,
+            **outcome.fields(),
+            trial=text_or_none(row.get("trial")),
             reference=canonical(task["actions"]) if "actions" in task else None,
             metadata=canonical({key: value for key, value in row.items() if key != "traj"}),
         )
@@ -84,6 +96,8 @@ def _was_stopped(info: dict[str, Any]) -> bool:
 def _ending(row: dict[str, Any], info: dict[str, Any], builder: EpisodeBuilder) -> tuple[Ending, str]:
     if row.get("reward") is None:
         return "truncated", "no reward"
+    if (stop := failure_in(info, row)) is not None:
+        return "truncated", stop
     if _was_stopped(info):
         return "truncated", "step limit: the environment gave no verdict"
     if builder.messages and builder.messages[-1].role == "tool":

@@ -19,8 +19,9 @@ from logforge.connectors.episodes import (
     bad_part,
     close,
     content_id,
-    first_bool,
+    failure_in,
     first_user_text,
+    read_outcome,
     read_rows,
     reject,
     task_group,
@@ -81,6 +82,7 @@ class ToolbenchDfs:
         method = _METHOD.match(name)
         query = text_of(answer.get("query"))
         calls, leaves = _size(row)
+        told = read_outcome(row, locator, builder.rejects, success=("win",), score=())
         episode = builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -93,7 +95,7 @@ class ToolbenchDfs:
             model=method["model"] if method else None,
             prompt_version=None,  # the prompt lists the APIs of its task, and the method says which prompt it is
             tools=tool_names(answer.get("function")),
-            success=first_bool(row, "win"),
+            **told.void(failure_in(row, answer)).fields(),
             metadata=canonical(
                 {
                     key: value

@@ -16,12 +16,12 @@ from logforge.connectors.chat.openai_messages import SESSION_KEYS, add_message, 
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     close,
-    first_bool,
     first_number,
     first_text,
     first_user_text,
     keyed,
     limit_met,
+    read_outcome,
     text_of,
     text_or_none,
 )
@@ -79,6 +79,7 @@ def _episode(talk: Talk) -> Iterator[Reading]:
     ending, reason = _ending(builder, last.response, talk.cut)
     native = text_or_none(first.response.get("id"))
     model = first_text(first.request, "model") or text_or_none(first.response.get("model"))
+    outcome = read_outcome(last.row, last.locator, builder.rejects)
     sent_by = last.request.get("metadata")
     episode = builder.finish(
         id=talk_id(AnthropicApi.name, talk),
@@ -95,8 +96,7 @@ def _episode(talk: Talk) -> Iterator[Reading]:
         model=model,
         policy_id=model,
         temperature=first_number(first.request, "temperature"),
-        success=first_bool(last.row, "success", "resolved"),
-        score=first_number(last.row, "reward", "score"),
+        **outcome.fields(),
         metadata=canonical(
             {k: v for k, v in last.row.items() if k not in _REQUEST_KEYS}
             | {k: v for k, v in last.request.items() if k not in _REQUEST_KEYS}

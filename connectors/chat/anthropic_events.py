@@ -133,6 +133,7 @@ class _Session:
             policy_id=self.model,
             tools=_tools(self.agent.get("tools")),
             success=self.success,
+            outcome_from=None if self.success is None else "span.outcome_evaluation_end",
             metadata=canonical(facts | {"agent": {k: v for k, v in self.agent.items() if k != "system"}}),
         )
         yield from close(builder, episode)

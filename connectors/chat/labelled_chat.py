@@ -9,10 +9,10 @@ from logforge.connectors.chat.openai_messages import tool_names
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     content_id,
-    first_bool,
-    first_number,
+    failure_in,
     first_text,
     first_user_text,
+    read_outcome,
     text_or_none,
 )
 from logforge.connectors.records import canonical
@@ -31,8 +31,8 @@ def labelled_chat(
 
     `ids` are call ids that its text gives; `told` are the fields that its messages hold and the metadata need not.
     """
-    success, score = first_bool(row, "label", "success"), first_number(row, "reward", "score")
-    ending, reason = chat_ending(builder, success is not None or score is not None, row)
+    outcome = read_outcome(row, locator, builder.rejects).void(failure_in(row))
+    ending, reason = chat_ending(builder, outcome.known, row)
     more = {"tool_call_ids": ids} if ids else {}
     return builder.finish(
         id=content_id(name, row),
@@ -45,7 +45,6 @@ def labelled_chat(
         model=text_or_none(row.get("model")),
         policy_id=text_or_none(row.get("model")),
         tools=tool_names(row.get("tools")),
-        success=success,
-        score=score,
+        **outcome.fields(),
         metadata=canonical({k: v for k, v in row.items() if k not in told} | more),
     )

@@ -20,13 +20,13 @@ from logforge.connectors.episodes import (
     SOFT_REFUSAL,
     Call,
     EpisodeBuilder,
+    Outcome,
     bad_part,
     close,
     content_id,
     cut_by,
     episode_id,
-    first_bool,
-    first_number,
+    failure_in,
     first_text,
     first_user_text,
     instance_task,
@@ -35,8 +35,10 @@ from logforge.connectors.episodes import (
     micros,
     parse_arguments,
     read_content,
+    read_outcome,
     read_rows,
     reject,
+    simulation_outcome,
     stopped_by,
     task_group,
     text_of,
@@ -146,13 +148,9 @@ class OpenAIMessages:
         yield from close(builder, self._episode(builder, row, locator))
 
     def _episode(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str) -> Episode:
-        rating = rating_of(row)
-        success = first_bool(row, "success", "resolved", "label")
-        success = rating.success if success is None else success
-        score = first_number(row, "reward", "score")
-        score = rating.score if score is None else score
+        outcome = _outcome(row, locator, builder)
         task = first_user_text(builder)
-        ending, reason = _ending(builder, row, success is not None or score is not None)
+        ending, reason = _ending(builder, row, outcome.known)
         return builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -169,10 +167,18 @@ class OpenAIMessages:
             source_kind=_KINDS.get(str(row.get("source_kind")), "agent_log"),
             policy_id=first_text(row, "policy_id", "model"),
             tools=tool_names(row.get("tools")),
-            success=success,
-            score=score,
+            **outcome.fields(),
             metadata=canonical({k: v for k, v in row.items() if k not in (_key_of(row), "tools")}),
         )
+
+
+def _outcome(row: dict[str, Any], locator: str, builder: EpisodeBuilder) -> Outcome:
+    """The verdict and the score of a row: its own fields, else ratings, else what a simulator wrote beside its messages."""
+    told = read_outcome(row, locator, builder.rejects)
+    if not told.known and isinstance(row.get("reward_info"), dict):
+        return simulation_outcome(row, locator, builder.rejects)
+    rating = rating_of(row)
+    return told.void(failure_in(row)).or_else(Outcome(rating.success, rating.score, rating.source))
 
 
 def _key_of(row: dict[str, Any]) -> str:

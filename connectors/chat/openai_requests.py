@@ -26,7 +26,6 @@ from logforge.connectors.episodes import (
     close,
     cost_or_none,
     count_or_none,
-    first_bool,
     first_number,
     first_text,
     first_user_text,
@@ -34,6 +33,7 @@ from logforge.connectors.episodes import (
     keyed,
     limit_met,
     micros,
+    read_outcome,
     text_or_none,
 )
 from logforge.connectors.records import Head, Source, at, canonical
@@ -109,6 +109,7 @@ def _episode(talk: Talk) -> Iterator[Reading]:
     ids = _add_conversation(builder, talk)
     ending, reason = _ending(builder, last.response, talk.cut)
     model = first_text(first.request, "model") or text_or_none(first.response.get("model"))
+    outcome = read_outcome(last.row, last.locator, builder.rejects)
     kept = [last.row, last.request] if last.request is not last.row else [last.row]
     episode = builder.finish(
         id=talk_id(OpenAIRequests.name, talk),
@@ -125,8 +126,7 @@ def _episode(talk: Talk) -> Iterator[Reading]:
         model=model,
         policy_id=model,
         temperature=first_number(_settings(first), "temperature"),
-        success=first_bool(last.row, "success", "resolved"),
-        score=first_number(last.row, "reward", "score"),
+        **outcome.fields(),
         metadata=canonical(
             {key: value for part in kept for key, value in part.items() if key not in _TALK_KEYS}
             | {"requests": len(talk.chain)}

@@ -14,12 +14,14 @@ from logforge.connectors.chat.openai_messages import SESSION_KEYS
 from logforge.connectors.chat.ratings import RATING_KEYS, rating_of
 from logforge.connectors.episodes import (
     EpisodeBuilder,
+    Outcome,
     bad_part,
     close,
     content_id,
     first_text,
     first_user_text,
     micros,
+    read_outcome,
     read_rows,
     reject,
     stopped_by,
@@ -89,7 +91,9 @@ class RatedChat:
         self, builder: EpisodeBuilder, row: dict[str, Any], used: tuple[str | None, ...], locator: str
     ) -> Episode:
         rating = rating_of(row)
-        ending, reason = chat_ending(builder, bool(rating), row)
+        told = read_outcome(row, locator, builder.rejects)
+        outcome = told.or_else(Outcome(rating.success, rating.score, rating.source))
+        ending, reason = chat_ending(builder, outcome.known, row)
         return builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -102,8 +106,7 @@ class RatedChat:
             user_id=text_or_none(row.get("user_id")),
             model=text_or_none(row.get("model")),
             policy_id=text_or_none(row.get("model")),
-            success=rating.success,
-            score=rating.score,
+            **outcome.fields(),
             metadata=canonical({key: value for key, value in row.items() if key not in used}),
         )
 

@@ -35,10 +35,11 @@ _DOWN = frozenset(
 
 
 class Rating(NamedTuple):
-    """What a rating says: a verdict, a score, or (a free text, say) neither."""
+    """What a rating says: a verdict, a score, or (a free text, say) neither; and the fields that said so."""
 
     success: bool | None = None
     score: float | None = None
+    source: str | None = None
 
     def __bool__(self) -> bool:
         return self.success is not None or self.score is not None
@@ -59,11 +60,11 @@ def rating_of(row: dict[str, Any]) -> Rating:
     """The verdict and the score that a row's rating fields give; the first field that gives one decides on it."""
     if _RATING_KEYS.isdisjoint(row):
         return _NONE
-    found = [_read(key, row[key]) for key in RATING_KEYS if key in row]
-    return Rating(
-        next((rating.success for rating in found if rating.success is not None), None),
-        next((rating.score for rating in found if rating.score is not None), None),
-    )
+    found = [(_read(key, row[key]), key) for key in RATING_KEYS if key in row]
+    success, judge = next(((r.success, key) for r, key in found if r.success is not None), (None, None))
+    score, scorer = next(((r.score, key) for r, key in found if r.score is not None), (None, None))
+    named = dict.fromkeys(key for key in (judge, scorer) if key is not None)
+    return Rating(success, score, "+".join(named) or None)
 
 
 def _read(key: str, value: Any) -> Rating:

@@ -14,12 +14,13 @@ import msgspec
 from logforge.connectors.chat.dialogue import CALLS_IN_TEXT, add_history, chat_ending
 from logforge.connectors.chat.openai_messages import add_message, tool_names
 from logforge.connectors.episodes import (
+    SCORE_KEYS,
+    SUCCESS_KEYS,
     EpisodeBuilder,
     close,
     content_id,
-    first_bool,
-    first_number,
     first_text,
+    read_outcome,
     read_rows,
     reject,
     task_group,
@@ -30,7 +31,7 @@ from logforge.schemas import Episode, Reading, Reject
 
 _PAIR = ("chosen", "rejected")
 _SCORES = {
-    "completion": ("reward", "score"),
+    "completion": SCORE_KEYS,
     "chosen": ("score_chosen", "chosen_score", "chosen_rating"),
     "rejected": ("score_rejected", "rejected_score", "rejected_rating"),
 }
@@ -99,9 +100,9 @@ class Trl:
         self, builder: EpisodeBuilder, row: dict[str, Any], side: str, task: str | None, locator: str
     ) -> Episode:
         pair = side in _PAIR
-        success = None if pair else first_bool(row, "label", "success")
-        score = first_number(row, *_SCORES[side])
-        ending, reason = chat_ending(builder, pair or success is not None or score is not None, row)
+        verdicts = () if pair else SUCCESS_KEYS
+        outcome = read_outcome(row, locator, builder.rejects, success=verdicts, score=_SCORES[side])
+        ending, reason = chat_ending(builder, pair or outcome.known, row)
         kept = {k: v for k, v in row.items() if k not in ("prompt", "tools", *_SCORES)}
         return builder.finish(
             id=content_id(self.name, [row, side]),
@@ -115,8 +116,7 @@ class Trl:
             model=text_or_none(row.get("model")),
             policy_id=text_or_none(row.get("model")),
             tools=tool_names(row.get("tools")),
-            success=success,
-            score=score,
+            **outcome.fields(),
             metadata=canonical(kept | ({"preference": side} if pair else {})),
         )
 

@@ -71,6 +71,7 @@ class Star:
         scenario = row["Scenario"] if isinstance(row.get("Scenario"), dict) else {}
         worker = text_or_none(row.get("AnonymizedWizardWorkerID"))
         ending, reason = _ending(row)
+        success = _success(row.get("UserQuestionnaire"))
         return dialogue.builder.finish(
             id=content_id(self.name, row) if native is None else episode_id(self.name, native),
             format=self.name,
@@ -82,7 +83,8 @@ class Star:
             task=text_or_none(scenario.get("WizardTask")),
             source_kind="human_demo",
             policy_id=f"wizard:{worker}" if worker else "wizard",
-            success=_success(row.get("UserQuestionnaire")),
+            success=success,
+            outcome_from=None if success is None else "UserQuestionnaire",
             metadata=canonical(
                 {key: value for key, value in row.items() if key != "Events"}
                 | {"interface_events": dialogue.interface, "unused_drafts": dialogue.drafts}

@@ -16,12 +16,13 @@ from logforge.connectors.chat import chat_ending, json_field
 from logforge.connectors.episodes import (
     Call,
     EpisodeBuilder,
+    Outcome,
     bad_part,
     close,
     content_id,
     episode_id,
-    first_number,
     first_user_text,
+    read_outcome,
     read_rows,
     reject,
     text_of,
@@ -182,17 +183,19 @@ class TaskmasterReward:
         marks = {key: "#" if isinstance(row[key], str) else "" for key in ("context", "generation")}
         for index, turn in enumerate(context):
             _add_context(builder, turn, at(locator, f"/context{marks['context']}/{index}"))
-        reward = first_number(row, "reward")
+        told = read_outcome(row, locator, builder.rejects, success=(), score=("reward",))
+        outcome = told.judged(failed=0.0)
+        reward = outcome.score
         _add_answer(builder, answer, at(locator, f"/generation{marks['generation']}"), reward)
-        yield from close(builder, self._episode(builder, row, locator, reward))
+        yield from close(builder, self._episode(builder, row, locator, outcome))
 
     def _episode(
-        self, builder: EpisodeBuilder, row: dict[str, Any], locator: str, reward: float | None
+        self, builder: EpisodeBuilder, row: dict[str, Any], locator: str, outcome: Outcome
     ) -> Episode:
         task = first_user_text(builder) or next(
             (m.content for m in builder.messages if m.role == "user"), None
         )
-        judged = reward is not None
+        judged = outcome.known
         return builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -202,7 +205,7 @@ class TaskmasterReward:
             native_id=text_or_none(row.get("conversation_id")),
             group_id=None if task is None else episode_id(self.name, task),
             task=task,
-            success={1.0: True, 0.0: False}.get(reward) if reward is not None else None,
+            **outcome._replace(score=None).fields(),
             metadata=canonical({k: v for k, v in row.items() if k not in ("context", "generation")}),
         )
 

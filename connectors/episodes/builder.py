@@ -404,6 +404,11 @@ class EpisodeBuilder:
         return self._steps[-1].action if self._steps else ""
 
     @property
+    def calls(self) -> int:
+        """How many tool calls there were so far."""
+        return sum(step.kind == "tool" for step in self._steps)
+
+    @property
     def ends_unanswered(self) -> bool:
         """True when the last turn calls tools and the log does not hold the result of every call."""
         if self._unparsed >= 0 and self._unparsed == len(self.messages) - 1:

@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-_PASS = frozenset(
-    {"pass", "passed", "success", "successful", "succeeded", "correct", "resolved", "solved", "true", "yes"}
-)
-_FAIL = frozenset(
-    {
-        "fail",
-        "failed",
-        "failure",
-        "unsuccessful",
-        "incorrect",
-        "unresolved",
-        "unsolved",
-        "false",
-        "no",
-        "wrong",
-    }
-)
+from logforge.connectors.episodes.judgements import FAIL, PASS, Outcome
+
 _OUTCOMES = (
     "success",
     "task_success",
@@ -53,7 +38,7 @@ class Verdict(NamedTuple):
         if self.passed is not None:
             return self.passed
         label = (self.label or "").strip().lower()
-        return True if label in _PASS else False if label in _FAIL else None
+        return True if label in PASS else False if label in FAIL else None
 
     def as_dict(self) -> dict[str, Any]:
         """Everything it says, for the metadata."""
@@ -65,6 +50,21 @@ def _named(verdicts: list[Verdict], names: tuple[str, ...]) -> list[Verdict]:
         if found := [v for v in verdicts if (v.name or "").strip().lower().replace(" ", "_") == name]:
             return found
     return verdicts
+
+
+def outcome_of(verdicts: list[Verdict]) -> Outcome:
+    """The outcome that verdicts on one run give, and the names of those that gave it."""
+    success, score = success_of(verdicts), score_of(verdicts)
+    judged = [v for v in verdicts if success is not None and v.success == success]
+    scored = [v for v in verdicts if score is not None and v.score == score]
+    named = [
+        v.name or v.source or "a verdict"
+        for found, names in ((judged, _OUTCOMES), (scored, _REWARDS))
+        for v in _named(found, names)[:1]
+    ]
+    told = {v.success for v in verdicts} - {None}
+    unknown = "the verdicts on it disagree" if success is None and len(told) > 1 else None
+    return Outcome(success, score, "+".join(dict.fromkeys(named)) or None, unknown)
 
 
 def success_of(verdicts: list[Verdict]) -> bool | None:

@@ -243,8 +243,9 @@ class _Run:
         """The episode and what was set aside of it."""
         spec, first, wanted, row = self.spec, self.rows[0], self.spec.episode.get, self._row_with
         record, native, group = first.record, self._word("id"), self._word("group")
-        success, score = row("success").truth(wanted("success")), row("score").number(wanted("score"))
-        ending, reason = self._ending(success is not None or score is not None)
+        truth = row("success").outcome(wanted("success"), None)
+        outcome = truth.or_else(row("score").outcome(None, wanted("score")))
+        ending, reason = self._ending(outcome.known)
         version, model = self._word("prompt_version"), self._word("model")
         ended = row("ended").time(wanted("ended"))
         more: dict[str, Any] = {"prompt_version": version, "started_at": first.start, "ended_at": ended}
@@ -268,8 +269,7 @@ class _Run:
             model=model,
             temperature=row("temperature").number(wanted("temperature")),
             tools=first.names(wanted("tools")),
-            success=success,
-            score=score,
+            **outcome.fields(),
             cost_usd=row("cost").cost(wanted("cost")),
             reference=row("reference").text(wanted("reference")),
             metadata=self._metadata(),

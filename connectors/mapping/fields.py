@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from logforge.connectors.chat import tool_names
-from logforge.connectors.episodes import cost_or_none, text_or_none
+from logforge.connectors.episodes import Outcome, amount_of, cost_or_none, text_or_none, truth_of
 from logforge.connectors.mapping.paths import Spot, Trail
 from logforge.connectors.mapping.spec import Expression
 from logforge.connectors.mapping.values import count_in, failed_in, micros_in, text_in, truth_in
@@ -119,6 +119,15 @@ class FieldReader:
     def truth(self, wanted: Expression | None, here: Spot | None = None) -> bool | None:
         """True or false."""
         return self._typed(wanted, here, truth_in, "none of true, false, yes, no, 1, 0")
+
+    def outcome(self, success: Expression | None, score: Expression | None) -> Outcome:
+        """A verdict and a number, each with the place it was read from."""
+        truth = self._typed(success, None, truth_of, "none of true, false, yes, no, passed, failed, 1, 0")
+        number = self._typed(score, None, amount_of, "no number")
+        wanted = (success if truth is not None else None, score if number is not None else None)
+        spots = [spot for spot in map(self.find, wanted) if spot is not None]
+        named = dict.fromkeys(".".join(map(str, spot.trail)) or "value" for spot in spots)
+        return Outcome(truth, number, "+".join(named) or None)
 
     def failed(self, wanted: Expression | None, here: Spot | None = None) -> bool | None:
         """A flag or an error's text."""

@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from logforge.connectors.episodes import (
+    UNKNOWN,
     Call,
     EpisodeBuilder,
+    Outcome,
     bad_part,
     bad_record,
     close,
     content_id,
+    read_outcome,
     text_or_none,
 )
 from logforge.connectors.records import Head, Source, canonical, columns_of, table_rows
@@ -26,6 +29,7 @@ from logforge.connectors.tables.step_row import (
     Choice,
     StepRow,
     flag_of,
+    given,
     number_of,
     text_of_cell,
 )
@@ -81,9 +85,7 @@ class StepTable:
         ending, reason = _ending(last, is_last)
         model, person = text_or_none(first.value("model")), text_or_none(first.value("person"))
         kind: SourceKind = "human_demo" if model is None else "agent_log"
-        flag = flag_of(last.value("success"))
-        score = next((v for row in reversed(rows) if (v := number_of(row.value("score"))) is not None), None)
-        told = next((v for key in COLUMNS["success"] if isinstance(v := last.info.get(key), bool)), None)
+        outcome = _outcome(builder, rows)
         episode = builder.finish(
             id=content_id(self.name, [row.cells for row in rows]),
             format=self.name,
@@ -98,11 +100,24 @@ class StepTable:
             source_kind=kind,
             policy_id=model or (f"human:{person}" if person else "human"),
             model=model,
-            success=told if flag is None else flag,
-            score=score,
+            **outcome.fields(),
             metadata=canonical(_others(rows)),
         )
         yield from close(builder, episode)
+
+
+def _outcome(builder: EpisodeBuilder, rows: list[StepRow]) -> Outcome:
+    """The last row's verdict, in its own column or in Gymnasium's `info`; the score that was told last."""
+    last, names, scores = rows[-1], COLUMNS["success"], COLUMNS["score"]
+    cells = {key: given(last.cells.get(key)) for key in names}
+    flag = read_outcome(cells, last.where, builder.rejects, success=names, score=())
+    info = {key: last.info.get(key) for key in names}
+    told = read_outcome(
+        info, f"{last.get('info').where}", builder.rejects, success=names, score=(), under="info."
+    )
+    found = [read_outcome(row.cells, row.where, builder.rejects, success=(), score=scores) for row in rows]
+    score = next((one for one in reversed(found) if one.score is not None), UNKNOWN)
+    return flag.or_else(told).or_else(score)
 
 
 def _row(cells: Any, where: str, holes: int) -> StepRow | Reject:

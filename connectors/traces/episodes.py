@@ -20,8 +20,7 @@ from logforge.connectors.episodes import (
     first_user_text,
     keyed,
     limit_met,
-    score_of,
-    success_of,
+    outcome_of,
 )
 from logforge.connectors.records import canonical
 from logforge.connectors.traces.groups import Tree, Unit, join, rehome
@@ -130,8 +129,7 @@ class Traces:
             cost_usd=_cost(spans),
             started_at=min(starts) if starts else None,
             ended_at=max(ends) if ends else None,
-            success=success_of(whole),
-            score=score_of(whole),
+            **outcome_of(whole).fields(),
             metadata=_metadata(ordered),
             **more,
         )

@@ -18,12 +18,13 @@ from logforge.connectors.episodes import (
     bad_part,
     close,
     content_id,
-    first_bool,
-    first_number,
+    failure_in,
     first_text,
     first_user_text,
     instance_task,
     place_of,
+    read_outcome,
+    read_reward,
     read_rows,
     reject,
     run_task,
@@ -99,6 +100,8 @@ class AdpStd:
         task = first_user_text(trajectory.builder)
         model = None if is_human else first_text(details, "model_name", "model") or known.model
         ending, reason = trajectory.ending(details, is_human)
+        place = at(locator, "/details")
+        told = read_outcome(details, place, trajectory.builder.rejects, under="details.")
         return trajectory.builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -115,7 +118,7 @@ class AdpStd:
             policy_id="human" if is_human else model,
             model=model,
             tools=tool_names(row.get("available_apis")),
-            success=first_bool(details, "resolved", "success"),
+            **told.void(failure_in(details, row)).fields(),
             metadata=canonical(
                 {key: value for key, value in row.items() if key != "content"}
                 | ({"converter_end": trajectory.converter_end} if trajectory.converter_end else {})
@@ -157,9 +160,7 @@ class _Trajectory:
             self.builder.rejects.append(bad_part(where, "call without a name", "nameless_call", item))
             self.builder.message("assistant", None, where, thought=_thought(item))
         else:
-            self.builder.turn(
-                None, [call], where, thought=_thought(item), reward=first_number(item, "reward")
-            )
+            self.builder.turn(None, [call], where, thought=_thought(item), reward=self._reward(item, where))
 
     def _is_converters(self, item: dict[str, Any]) -> bool:
         """What the converter wrote after the agent had ended its run: that it was right, and that it finishes."""
@@ -182,15 +183,18 @@ class _Trajectory:
             [],
             place_of(item, "content", where),
             thought=_thought(item),
-            reward=first_number(item, "reward"),
+            reward=self._reward(item, where),
         )
 
     def _observe(self, item: dict[str, Any], kind: str, where: str) -> None:
         text, place = _seen(item, kind, where)
         if self._last in ("api_action", "code_action") and self.builder.ends_unanswered:
-            self.builder.result(None, text, place, reward=first_number(item, "reward"))
+            self.builder.result(None, text, place, reward=self._reward(item, where))
         else:
             self.builder.message("user", text, place)
+
+    def _reward(self, item: dict[str, Any], where: str) -> float | None:
+        return read_reward(item, where, self.builder.rejects)
 
     def ending(self, details: dict[str, Any], is_human: bool) -> tuple[Ending, str]:
         """The harness's exit status, where it was kept; else the agent's `<finish>`, or its last word."""

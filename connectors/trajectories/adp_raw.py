@@ -22,13 +22,14 @@ from logforge.connectors.episodes import (
     command_call,
     content_id,
     execute_calls,
+    failure_in,
     fenced,
-    first_bool,
     first_text,
     first_user_text,
     function_calls,
     instance_task,
     interface,
+    read_outcome,
     read_rows,
     reject,
     task_group,
@@ -95,6 +96,7 @@ class AdpRaw:
         task = first_user_text(builder)
         model = first_text(row, "model_name", "model") or known.model
         ending, reason = _ending(builder, row)
+        told = read_outcome(row, locator, builder.rejects, success=("resolved", "target", "success"))
         return builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -108,7 +110,7 @@ class AdpRaw:
             model=model,
             policy_id=model,
             tools=_offered(builder),
-            success=first_bool(row, "resolved", "target", "success"),
+            **told.void(failure_in(row)).fields(),
             metadata=canonical({key: value for key, value in row.items() if key not in _TEXTS}),
         )
 

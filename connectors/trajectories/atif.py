@@ -16,6 +16,7 @@ from logforge.connectors.episodes import (
     FINISHING,
     Call,
     EpisodeBuilder,
+    Outcome,
     bad_part,
     close,
     content_id,
@@ -23,12 +24,15 @@ from logforge.connectors.episodes import (
     count_or_none,
     cut_by,
     episode_id,
+    failure_in,
     first_bool,
     first_number,
     first_text,
     first_user_text,
     micros,
     object_or_empty,
+    read_outcome,
+    read_reward,
     read_rows,
     reject,
     task_group,
@@ -134,7 +138,8 @@ class Atif:
         ending, reason = trajectory.ending(row, trial)
         # The verdict on a run that goes on elsewhere is not one on its first part.
         judged = trial if row.get("continued_trajectory_ref") is None else None
-        success, score = first_bool(extra, "success", "resolved"), first_number(extra, "reward", "score")
+        outcome = judged.outcome if judged else self._outcome(trajectory.builder, extra, locator)
+        trajectory.builder.rejects += trial.rejects if trial else []
         return trajectory.builder.finish(
             id=own_id,
             format=self.name,
@@ -153,8 +158,7 @@ class Atif:
             policy_id=model or first_text(agent, "name"),
             temperature=first_number(object_or_empty(agent.get("extra")), "temperature"),
             tools=tool_names(agent.get("tool_definitions")),
-            success=judged.success if judged else success,
-            score=judged.score if judged else score,
+            **outcome.fields(),
             cost_usd=cost_or_none(object_or_empty(row.get("final_metrics")).get("total_cost_usd")),
             metadata=canonical(
                 {key: value for key, value in row.items() if key not in _KEPT_APART}
@@ -162,6 +166,11 @@ class Atif:
                 | ({"trial": trial.facts} if trial else {})
             ),
         )
+
+    @staticmethod
+    def _outcome(builder: EpisodeBuilder, extra: dict[str, Any], locator: str) -> Outcome:
+        told = read_outcome(extra, at(locator, "/extra"), builder.rejects, under="extra.")
+        return told.void(failure_in(extra))
 
 
 class _Trajectory:
@@ -197,6 +206,12 @@ class _Trajectory:
             thought = first_text(step, "reasoning_content") if role == "assistant" else None
             self.builder.message(role, text, place, thought=thought, created_at=_time(step))
 
+    def _reward(self, metrics: dict[str, Any], where: str) -> float | None:
+        if metrics.get("reward") is not None:
+            return read_reward(metrics, f"{where}/metrics", self.builder.rejects)
+        extra = object_or_empty(metrics.get("extra"))
+        return read_reward(extra, f"{where}/metrics/extra", self.builder.rejects)
+
     def _turn(self, step: dict[str, Any], where: str) -> int:
         text, listed = text_of(step.get("message")), step.get("tool_calls")
         calls = self._calls(listed, f"{where}/tool_calls")
@@ -212,7 +227,7 @@ class _Trajectory:
             "cost_usd": cost_or_none(metrics.get("cost_usd")),
         }
         place = _first(step.get("message"), f"{where}/message") if text else where
-        reward = first_number(object_or_empty(metrics.get("extra")) | metrics, "reward")
+        reward = self._reward(metrics, where)
         if calls or (text and not listed):
             self.builder.turn(text, calls, place, reward=reward, **more)
             return len(calls)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes import first_number, first_text, object_or_empty
-from logforge.connectors.records import Source
+from logforge.connectors.episodes import Outcome, failure_in, first_text, object_or_empty, read_outcome
+from logforge.connectors.records import Source, at
 from logforge.schemas import Reject
 
 _TOLD = ("id", "task_name", "trial_name", "verifier_result", "started_at", "finished_at", "agent_info")
@@ -17,14 +17,10 @@ class Trial(NamedTuple):
 
     locator: str
     task: str | None
-    score: float | None
+    outcome: Outcome
     stopped_by: str | None
     facts: dict[str, Any]
-
-    @property
-    def success(self) -> bool | None:
-        """A reward of 1 or 0 is a verdict; anything between is none."""
-        return None if self.score not in (0.0, 1.0) else self.score == 1.0
+    rejects: list[Reject]
 
 
 def result_beside(path: Path) -> list[Path]:
@@ -51,13 +47,20 @@ def trial_of(source: Source) -> Trial | Reject | None:
 
 
 def _trial(document: dict[str, Any], locator: str) -> Trial:
-    rewards = object_or_empty(object_or_empty(document.get("verifier_result")).get("rewards"))
-    score = first_number(rewards, "reward")
-    if score is None and len(rewards) == 1:
-        score = first_number(rewards, *rewards)
+    rejects: list[Reject] = []
+    outcome = _outcome(document, locator, rejects)
     stop = object_or_empty(document.get("exception_info"))
     stopped_by = first_text(stop, "exception_type", "exception_message") if stop else None
     facts = {key: document[key] for key in _TOLD if key in document}
     if stop:
         facts["exception_info"] = {k: v for k, v in stop.items() if k != "exception_traceback"}
-    return Trial(locator, first_text(document, "task_name"), score, stopped_by, facts)
+    return Trial(locator, first_text(document, "task_name"), outcome, stopped_by, facts, rejects)
+
+
+def _outcome(document: dict[str, Any], locator: str, rejects: list[Reject]) -> Outcome:
+    """The verifier's reward, or its only one under another name: 1 or 0 is a verdict, anything between is none."""
+    rewards = object_or_empty(object_or_empty(document.get("verifier_result")).get("rewards"))
+    key = "reward" if "reward" in rewards or len(rewards) != 1 else next(iter(rewards))
+    where, under = at(locator, "/verifier_result/rewards"), "verifier_result.rewards."
+    told = read_outcome(rewards, where, rejects, success=(), score=(key,), under=under)
+    return told.judged(failed=0.0).void(failure_in(document))

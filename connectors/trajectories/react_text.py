@@ -126,6 +126,7 @@ class Run:
             group_id=task_group(task),
             success=self.success,
             score=self.score,
+            outcome_from=None if self.success is None else "observation",
             reference=self.reference,
             metadata=canonical({k: v for k, v in headings.items() if v is not None} | before),
         )

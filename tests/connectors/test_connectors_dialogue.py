@@ -373,7 +373,7 @@ def test_rated_chats():
     ],
 )
 def test_ratings(row, success, score):
-    assert rating_of(row) == (success, score)
+    assert rating_of(row)[:2] == (success, score)
 
 
 @pytest.mark.skipif(not EXPECTED.is_file(), reason="the shared logs are not here")

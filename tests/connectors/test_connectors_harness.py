@@ -105,11 +105,11 @@ def test_tau2_endings_and_outcomes(simulations):
     found = [(e.ending, e.ending_reason, e.success, e.score) for e in simulations]
     assert found == [
         ("terminal", "termination reason: user_stop", True, 1.0),
-        ("truncated", "termination reason: max_steps", None, 0.0),
+        ("truncated", "termination reason: max_steps", None, None),
         ("truncated", "the simulated user left: its scenario says no more", False, 0.5),
         ("terminal", "termination reason: user_stop", None, None),
         ("terminal", "termination reason: agent_stop", True, 1.0),
-        ("truncated", "termination reason: agent_error", None, 0.0),
+        ("truncated", "termination reason: agent_error", None, None),
     ]
     assert len({e.group_id for e in simulations}) == 2
     assert facts(simulations[0])["reward_info"]["nl_assertions"] == [{"met": True, "nl_assertion": "polite"}]
@@ -363,6 +363,7 @@ def test_inspect_what_cannot_be_read_is_set_aside_alone():
     assert counted(readings) == 11
     found = [(r.level, r.rule, r.locator) for r in rejects(readings)]
     assert found == [
+        ("part", "unreadable_outcome", "log#/samples/7/scores/grader/value"),
         ("part", "orphan_result", "log#/samples/8/messages/0"),
         ("part", "unknown_role", "log#/samples/8/messages/3"),
         ("record", "not_a_conversation", "log#/samples/9"),

@@ -129,7 +129,7 @@ def test_without_goes_along_trails():
         ("tokens_in", "messages", -3, "messages.tokens_in: no count"),
         ("time", "messages", 1700000000000, "messages.time: no time between 1990 and 2100"),
         ("model", "messages", {"a": 1}, "messages.model: neither text nor a number"),
-        ("success", "episode", "passed", "episode.success: none of true"),
+        ("success", "episode", "perhaps", "episode.success: none of true"),
         ("score", "episode", "NaN", "episode.score: no number"),
         ("started", "episode", 1700000000000, "episode.started: no time between"),
         ("ending", "episode", "bye", "episode.ending: none of terminal, truncated"),
