@@ -52,7 +52,7 @@ class Intercode:
     """InterCode's results of models."""
 
     name = "intercode"
-    version = 3
+    version = 4
     record = "one entry of the document: a run on a task"
     fills = ("outcome", "score", "rewards", "thoughts")
 
@@ -105,7 +105,7 @@ class IntercodeHuman:
     """InterCode's runs of people."""
 
     name = "intercode_human"
-    version = 3
+    version = 4
     record = "one entry of the document: a person's run on a task"
     fills = ("outcome", "score")
 

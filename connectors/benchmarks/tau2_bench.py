@@ -53,7 +53,7 @@ class Tau2Bench:
     """τ²-bench's simulation results."""
 
     name = "tau2_bench"
-    version = 3
+    version = 4
     record = "one element of `simulations`: a trial of a task"
     fills = ("outcome", "score", "tools", "tokens", "cost", "times")
 

@@ -44,7 +44,7 @@ class AnthropicManaged:
     """Recorded sessions of Anthropic's managed agents."""
 
     name = "anthropic_managed"
-    version = 3
+    version = 4
     record = "one line: an SDK call and one value that it took or gave"
     fills = ("tools", "thoughts", "tokens", "latency", "times")
 

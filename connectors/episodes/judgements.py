@@ -171,6 +171,7 @@ def read_outcome(
             unsaid = unsaid or f"{name} says {value.strip()}"
         elif told is None and number is None:
             rejects.append(_unreadable(name, at(where, f"/{key}"), value, numeric=key in score))
+            unsaid = unsaid or f"{name} cannot be read"
         elif told is not None and truth is not None and told != truth[0]:
             reason = f"{name} contradicts {truth[1]}, which stands"
             rejects.append(bad_part(at(where, f"/{key}"), reason, "conflicting_outcome", value))

@@ -16,6 +16,11 @@ from logforge.connectors.records.brackets import BLOCK, deepest, openings
 MAX_DEPTH = 200
 """Deeper nesting is refused, so that whatever walks a value never meets Python's own limit (1,000 calls)."""
 
+TOLD = frozenset(
+    {"reward", "score", "final_reward", "final_score", "max_reward", "success", "resolved", "passed"}
+)
+"""Keys that hold an outcome: NaN there is no outcome that was left out, so whoever reads it must see it."""
+
 _decode = msgspec.json.decode
 _cut_up = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -81,7 +86,8 @@ class SeveralDocuments(NotJson):
 
 
 def loads(data: bytes | str, *, is_shallow: bool = False, halves: bool = False) -> Any:
-    """Parse one JSON document. Integers stay exact; a lone surrogate becomes U+FFFD; NaN and infinities become None.
+    """Parse one JSON document. Integers stay exact; a lone surrogate becomes U+FFFD; NaN and infinities become None, but where an outcome
+    stands.
 
     Raises NotJson; for what is nested more than MAX_DEPTH levels deep TooDeep. `is_shallow` says that it is not. With `halves`
     a text with lone surrogates is Halved.
@@ -117,7 +123,11 @@ def _replaced(text: str) -> str:
 def _loads_lenient(data: bytes | str, clean: Callable[[str], str]) -> Any:
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
-        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        odd: list[float] = []
+        value = json.loads(
+            text, parse_constant=lambda word: _odd(word, odd), parse_float=lambda word: _odd(word, odd)
+        )
+        value = _nulled(value) if odd else value
         return _without_surrogates(value, clean) if "\\u" in text or "\\U" in text else value
     except UnicodeDecodeError as error:
         raise NotJson(f"not UTF-8 at byte {error.start}") from None
@@ -153,13 +163,21 @@ def _too_deep(data: bytes | str) -> TooDeep:
     return TooDeep(f"{levels:,} levels, the limit is {MAX_DEPTH}")
 
 
-def _no_constant(_: str) -> None:
-    return None
-
-
-def _finite(text: str) -> float | None:
+def _odd(text: str, odd: list[float]) -> float:
+    """The number; one that is not finite is noted too."""
     value = float(text)
-    return value if math.isfinite(value) else None
+    if not math.isfinite(value):
+        odd.append(value)
+    return value
+
+
+def _nulled(value: Any, *, told: bool = False) -> Any:
+    """A value with None in the place of numbers that are not finite, but where an outcome stands (`told`)."""
+    if isinstance(value, list):
+        return [_nulled(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _nulled(item, told=key in TOLD) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) and not told else value
 
 
 def without_halves(value: Any) -> Any:

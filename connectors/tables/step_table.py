@@ -115,7 +115,11 @@ def _outcome(builder: EpisodeBuilder, rows: list[StepRow]) -> Outcome:
     told = read_outcome(
         info, f"{last.get('info').where}", builder.rejects, success=names, score=(), under="info."
     )
-    found = [read_outcome(row.cells, row.where, builder.rejects, success=(), score=scores) for row in rows]
+    told_so_far = [{key: given(row.cells.get(key)) for key in scores} for row in rows]
+    found = [
+        read_outcome(said, row.where, builder.rejects, success=(), score=scores)
+        for said, row in zip(told_so_far, rows, strict=True)
+    ]
     score = next((one for one in reversed(found) if one.score is not None), UNKNOWN)
     return flag.or_else(told).or_else(score)
 

@@ -42,7 +42,7 @@ class ReactText:
     """Transcripts of ReAct agents."""
 
     name = "react_text"
-    version = 4
+    version = 5
     record = "one question and its steps"
     fills = ("outcome", "score", "thoughts")
 

@@ -19,6 +19,7 @@ UNREAD = "unread"
 _RULES = 5
 _PLACE = 36
 _STAYED = 2
+_OUTCOMES = 3
 _HEADER = ("format", "sources", "records", "kept", "dup", "quar", "skip", "episodes", "messages", "steps")
 
 
@@ -35,6 +36,26 @@ class FormatCounts(NamedTuple):
     episodes: int
     messages: int
     steps: int
+
+
+class Outcomes(NamedTuple):
+    """How the episodes of one format went, as far as is known, by the field of the log that says so."""
+
+    format: str
+    episodes: int
+    known: int
+    fields: dict[str, int]
+    unknown: dict[str, int]
+
+    def line(self) -> str:
+        """For people: one line."""
+        fields = ", ".join(f"{count:,} from {name}" for name, count in self.fields.items())
+        missing = sum(self.unknown.values())
+        return fit(
+            f"outcomes of {self.format}: {self.known:,} of {plural(self.episodes, 'episode')}"
+            + (f": {fields}" if fields else "")
+            + (f"; {missing:,} void ({next(iter(self.unknown))})" if missing else "")
+        )
 
 
 class Repairs(NamedTuple):
@@ -93,6 +114,7 @@ class IngestReport(BaseReport):
     quarantine: tuple[Quarantined, ...]
     skip_reasons: dict[str, int]
     repairs: Repairs
+    outcomes: tuple[Outcomes, ...] = ()
     redactions: dict[str, int] = field(default_factory=dict)
     allowed: dict[str, int] = field(default_factory=dict)
     flags: dict[str, int] = field(default_factory=dict)
@@ -150,6 +172,7 @@ class IngestReport(BaseReport):
         """A line on each thing that happened to what was read."""
         secrets = plural(sum(self.redactions.values()), "secret")
         return [
+            *self._outcomes(),
             *counted("skipped: ", self.skip_reasons),
             *self._equal_rows(),
             *self.repairs.lines(),
@@ -164,6 +187,14 @@ class IngestReport(BaseReport):
         return [
             fit(f"{self.samples:,} {rows} another of the file kept as samples; --no-samples: as copies")
         ] * bool(self.samples)
+
+    def _outcomes(self) -> list[str]:
+        """How many episodes have a known outcome: a line for each of the formats with most episodes, the others as one."""
+        ordered = sorted(self.outcomes, key=lambda item: (-item.episodes, item.format))
+        rest = ordered[_OUTCOMES:]
+        known, episodes = sum(item.known for item in rest), sum(item.episodes for item in rest)
+        others = f"outcomes of {len(rest):,} other formats: {known:,} of {plural(episodes, 'episode')}"
+        return [*(item.line() for item in ordered[:_OUTCOMES]), *([others] if rest else [])]
 
     def _aside(self) -> list[str]:
         """What was set aside: the most frequent rules, and the command that says more."""
@@ -205,6 +236,7 @@ def report_of(
             quarantine=tuple(Quarantined(*row) for row in store.con.sql(_QUARANTINE).fetchall()),
             skip_reasons=dict(store.con.sql(_SKIPS).fetchall()),
             repairs=_repairs(store),
+            outcomes=_outcomes(store),
             redactions=dict(store.con.sql(_SECRETS.format("<>")).fetchall()),
             allowed=dict(store.con.sql(_SECRETS.format("=")).fetchall()),
             flags=dict(store.con.sql(_FLAGS).fetchall()),
@@ -213,6 +245,16 @@ def report_of(
         )
     finally:
         store.con.unregister("_done")
+
+
+def _outcomes(store: Store) -> tuple[Outcomes, ...]:
+    found: dict[str, Outcomes] = {}
+    for name, source, unknown, episodes, known in store.con.sql(_OUTCOME_FIELDS).fetchall():
+        one = found.get(name, Outcomes(name, 0, 0, {}, {}))
+        fields = one.fields | ({source or "elsewhere": known} if known else {})
+        void = one.unknown | ({unknown: episodes} if unknown else {})
+        found[name] = Outcomes(name, one.episodes + episodes, one.known + known, fields, void)
+    return tuple(found.values())
 
 
 def _repairs(store: Store) -> Repairs:
@@ -233,6 +275,12 @@ _FORMATS = """
            coalesce(sum(messages), 0)::BIGINT, coalesce(sum(steps), 0)::BIGINT
     FROM sources JOIN _done USING (source_id) LEFT JOIN stored USING (source_id)
     GROUP BY 1 ORDER BY 1
+"""
+_OUTCOME_FIELDS = """
+    SELECT e.format, outcome_from, regexp_replace(outcome_unknown, ':.*', '', 's') AS unknown, count(*),
+           count(*) FILTER (success IS NOT NULL OR score IS NOT NULL)
+    FROM episodes e JOIN _done USING (source_id)
+    GROUP BY ALL ORDER BY 1, 5 DESC, 4 DESC, 2 NULLS LAST, 3 NULLS LAST
 """
 _QUARANTINE = """
     SELECT q.level, q.rule, {reason}, {detail}, count(*), {locator}

@@ -22,7 +22,6 @@ from support.stored import assert_conserved, content
 
 CASES = sorted((DATA / "quirks").iterdir())
 UNHANDLED = {
-    "068",
     "070",
     "072",
 }  # fmt: skip
@@ -104,7 +103,7 @@ REASONS = {
     "orphan_result": {"orphan_result"},
     "bad_arguments": set(),
     "non_finite": set(),
-    "missing_reward": set(),
+    "missing_reward": {"unreadable_outcome"},
     "too_short": set(),
 }
 """The rules that set something aside for a reason class; none where the record is kept and marked instead."""
