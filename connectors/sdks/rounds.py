@@ -16,13 +16,12 @@ from logforge.connectors.episodes import (
     close,
     content_id,
     episode_id,
-    first_bool,
-    first_number,
     first_text,
     first_user_text,
     is_unique,
     keyed,
     micros,
+    read_outcome,
     reject,
 )
 from logforge.connectors.records import NeedsWhole, NotJson, Source, at, canonical, loads
@@ -196,9 +195,8 @@ def _episode(api: Api, chain: list[Round], *, cut: bool) -> Iterator[Reading]:
     first, last = chain[0], chain[-1]
     builder, told = api.builder(), Told()
     api.build(builder, chain, told)
-    success = first_bool(last.row, "success", "resolved", "passed")
-    score = first_number(last.row, "reward", "score")
-    ending, reason = ending_of(builder, told, judged=success is not None or score is not None, cut=cut)
+    outcome = read_outcome(last.row, last.locator, builder.rejects)
+    ending, reason = ending_of(builder, told, judged=outcome.known, cut=cut)
     model = told.model or first_text(first.request, "model", "model_id", "modelId")
     native = first.native if is_unique(first.native) else None
     kept = {k: v for part in (last.row, last.request) for k, v in part.items() if k not in api.keys}
@@ -217,8 +215,7 @@ def _episode(api: Api, chain: list[Round], *, cut: bool) -> Iterator[Reading]:
         model=model,
         policy_id=model,
         temperature=told.temperature,
-        success=success,
-        score=score,
+        **outcome.fields(),
         metadata=canonical(kept | told.more | {"requests": len(chain)}),
     )
     yield from keyed(close(builder, episode), _response_ids(builder, chain))

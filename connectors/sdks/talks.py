@@ -17,11 +17,12 @@ from logforge.connectors.episodes import (
     close,
     content_id,
     cut_by,
-    first_bool,
+    failure_in,
     first_number,
     first_text,
     first_user_text,
     limit_met,
+    read_outcome,
     read_rows,
     reject,
 )
@@ -159,10 +160,9 @@ def _episode(
     if sdk.add_row is not None:
         sdk.add_row(builder, row, locator, told)
     sdk.add(builder, messages, told)
-    success = first_bool(row, "success", "resolved", "passed")
-    score = first_number(row, "reward", "score")
+    outcome = read_outcome(row, locator, builder.rejects).void(failure_in(row))
     told.cut = told.cut or cut_by(row)
-    ending = ending_of(builder, told, judged=success is not None or score is not None, cut=cut)
+    ending = ending_of(builder, told, judged=outcome.known, cut=cut)
     model = told.model or first_text(row, "model", "model_id", "modelId")
     listed = list_key(row, sdk.keys)
     metadata = _without(row, listed) | told.more
@@ -183,8 +183,7 @@ def _episode(
         policy_id=first_text(row, "policy_id") or model,
         temperature=first_number(row, "temperature") if temperature is None else temperature,
         tools=tool_names(row.get("tools")) if told.tools is None else told.tools,
-        success=success,
-        score=score,
+        **outcome.fields(),
         metadata=canonical(metadata),
     )
     yield from close(builder, episode)

@@ -102,7 +102,7 @@ REASONS = {
     "malformed_record": {"malformed_record"},
     "orphan_result": {"orphan_result"},
     "bad_arguments": set(),
-    "non_finite": set(),
+    "non_finite": {"unreadable_outcome"},
     "missing_reward": {"unreadable_outcome"},
     "too_short": set(),
 }
