@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from logforge.connectors.episodes.cuts import cut_by, limit_met, stopped_by
     from logforge.connectors.episodes.decision_keys import INJECTED, keyed, with_decision_keys
-    from logforge.connectors.episodes.feedback import Verdict, score_of, success_of
+    from logforge.connectors.episodes.feedback import Verdict, outcome_of, score_of
     from logforge.connectors.episodes.growing import Growing
     from logforge.connectors.episodes.identity import (
         instance_task,
@@ -37,6 +37,18 @@ if TYPE_CHECKING:
         native_or_content,
         run_task,
         task_group,
+    )
+    from logforge.connectors.episodes.judgements import (
+        SCORE_KEYS,
+        SUCCESS_KEYS,
+        UNKNOWN,
+        Outcome,
+        amount_of,
+        contradicted,
+        failure_in,
+        read_outcome,
+        read_reward,
+        truth_of,
     )
     from logforge.connectors.episodes.keyed_records import entry_keys, read_keyed
     from logforge.connectors.episodes.nested import InnerList, read_inner
@@ -52,6 +64,7 @@ if TYPE_CHECKING:
         reject,
     )
     from logforge.connectors.episodes.samples import Samples
+    from logforge.connectors.episodes.simulations import FINISHED, simulation_outcome, termination_of
     from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
     from logforge.connectors.episodes.spoken import said_calls
     from logforge.connectors.episodes.text_calls import (
@@ -68,18 +81,20 @@ if TYPE_CHECKING:
     from logforge.connectors.episodes.words import Unknown, may_hold_call, names_call, part_text, text_of
 
 __all__ = [
-    "CALL_BLOCKS", "ERROR_CLASSES", "FINISHING", "INJECTED", "KINDS", "RULE", "SOFT_REFUSAL",
-    "TOOL_PREFIX", "VOICE", "Absent", "Answer", "Answered", "Call", "EpisodeBuilder", "Growing",
-    "InnerList", "OpenCalls", "Parts", "Said", "Samples", "Speech", "Text", "Transcript", "Unknown",
-    "Verdict", "answer", "as_logged", "asks_user", "bad_part", "bad_record", "bare_name",
-    "classify_result", "close", "command_call", "content_id", "cost_or_none", "count_or_none", "cut_by",
-    "entry_keys", "episode_id", "execute_calls", "fenced", "first_bool", "first_number", "first_text",
+    "CALL_BLOCKS", "ERROR_CLASSES", "FINISHED", "FINISHING", "INJECTED", "KINDS", "RULE", "SCORE_KEYS",
+    "SOFT_REFUSAL", "SUCCESS_KEYS", "TOOL_PREFIX", "UNKNOWN", "VOICE", "Absent", "Answer", "Answered",
+    "Call", "EpisodeBuilder", "Growing", "InnerList", "OpenCalls", "Outcome", "Parts", "Said", "Samples",
+    "Speech", "Text", "Transcript", "Unknown", "Verdict", "amount_of", "answer", "as_logged", "asks_user",
+    "bad_part", "bad_record", "bare_name", "classify_result", "close", "command_call", "content_id",
+    "contradicted", "cost_or_none", "count_or_none", "cut_by", "entry_keys", "episode_id",
+    "execute_calls", "failure_in", "fenced", "first_bool", "first_number", "first_text",
     "first_user_text", "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in",
     "keyed", "limit_met", "may_hold_call", "meant", "micros", "names_call", "native_or_content",
-    "object_or_empty", "parse_arguments", "part_text", "place_of", "prompt_suffix", "prompt_version",
-    "read_content", "read_inner", "read_keyed", "read_rows", "reject", "run_task", "said_calls",
-    "score_of", "stopped_by", "success_of", "task_group", "text_of", "text_or_none", "tool_action",
-    "unsupported", "with_decision_keys",
+    "object_or_empty", "outcome_of", "parse_arguments", "part_text", "place_of", "prompt_suffix",
+    "prompt_version", "read_content", "read_inner", "read_keyed", "read_outcome", "read_reward",
+    "read_rows", "reject", "run_task", "said_calls", "score_of", "simulation_outcome", "stopped_by",
+    "task_group", "termination_of", "text_of", "text_or_none", "tool_action", "truth_of", "unsupported",
+    "with_decision_keys",
 ]  # fmt: skip
 
 face(
@@ -90,9 +105,11 @@ face(
     "first_text micros object_or_empty place_of read_content text_or_none",
     cuts="cut_by limit_met stopped_by",
     decision_keys="INJECTED keyed with_decision_keys",
-    feedback="Verdict score_of success_of",
+    feedback="Verdict outcome_of score_of",
     growing="Growing",
     identity="instance_task is_uuid issue_in native_or_content run_task task_group",
+    judgements="Outcome SCORE_KEYS SUCCESS_KEYS UNKNOWN amount_of contradicted failure_in "
+    "read_outcome read_reward truth_of",
     keyed_records="entry_keys read_keyed",
     nested="InnerList read_inner",
     outcome="ERROR_CLASSES FINISHING asks_user classify_result",
@@ -100,6 +117,7 @@ face(
     policies="prompt_suffix prompt_version",
     rows="close first_bool first_number first_user_text read_rows reject",
     samples="Samples",
+    simulations="FINISHED simulation_outcome termination_of",
     soft_refusal="SOFT_REFUSAL",
     spoken="said_calls",
     text_calls="answer command_call execute_calls fenced function_calls interface",
