@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from logforge.connectors.chat.described_tools import functions_in
 from logforge.connectors.chat.dialogue import answer_all, call_of
 from logforge.connectors.chat.labelled_chat import labelled_chat
 from logforge.connectors.chat.openai_messages import tool_names
@@ -40,7 +41,7 @@ class ShareGPT:
     """ShareGPT conversations."""
 
     name = "sharegpt_tools"
-    version = 4
+    version = 5
     record = "one conversation (an array element, a line or the document)"
     fills = ("outcome", "tools")
     splittable = True
@@ -60,7 +61,10 @@ class ShareGPT:
         if not isinstance(row, dict) or not isinstance(row.get("conversations"), list):
             yield reject(locator, "no list of `conversations`", "", row)
             return
-        chat = _Chat(tool_names(row.get("tools")))
+        offered = tool_names(row.get("tools"))
+        if offered is None and (offered := functions_in(text_or_none(row.get("system")) or "")) is not None:
+            row = row | {"tools": offered}
+        chat = _Chat(offered)
         if text_or_none(row.get("system")):
             chat.builder.message("system", text_or_none(row["system"]), at(locator, "/system"))
         for index, turn in enumerate(row["conversations"]):

@@ -914,3 +914,49 @@ def test_a_result_behind_a_lost_call_is_not_given_to_an_older_one(tmp_path):
     (episode,) = episodes(readings)
     assert calls(episode) == [("find", "{}", None)]
     assert [part.rule for part in rejects(readings, "part")] == ["unparsed_call", "orphan_result"]
+
+
+def test_a_hermes_row_and_a_toolace_row():
+    (hermes,) = episodes(read(FIXTURES / "sharegpt_tools" / "hermes.json"))
+    assert calls(hermes) == [
+        ("get_exchange_rate", '{"base":"USD","target":"EUR"}', '{"rate": 0.86}'),
+        ("get_exchange_rate", '{"base":"USD","target":"JPY"}', '{"rate": 156.2}'),
+    ]
+    (toolace,) = episodes(read(FIXTURES / "sharegpt_tools" / "toolace.json"))
+    assert calls(toolace) == [
+        ("Exchange Rate", '{"base":"USD","target":"EUR"}', '{"rate":0.86}'),
+        ("find_user", '{"name":"Ann","note":"[x]"}', "a guest"),
+        ("find_user", "{}", None),
+    ]
+    assert toolace.tools == ["Exchange Rate", "find_user"]
+
+
+def test_glaive_chats_are_cut_at_their_labels():
+    readings = read(FIXTURES / "glaive" / "chats.json")
+    rate, user, none, cut = episodes(readings)
+    assert roles(rate) == "s u a t a u a"
+    assert calls(rate) == [("get_exchange_rate", '{"base":"USD","target":"EUR"}', '{"rate": 0.86}')]
+    assert (rate.messages[4].content, rate.tools) == ("A dollar is 0.86 euros.", ["get_exchange_rate"])
+    assert calls(user) == [("find_user", '{"name":"O\'Brien","note":"a \\"guest\\""}', '{"users": []}')]
+    assert [step.kind for step in user.steps] == ["tool", "respond"]
+    assert (none.tools, [step.kind for step in none.steps]) == (None, ["respond"])
+    assert (cut.steps, cut.ending) == ([], "truncated")
+    assert [part.rule for part in rejects(readings)] == ["unparsed_call"]
+    (sample,) = episodes(read(FIXTURES / "glaive" / "sample.jsonl"))
+    assert calls(sample) == calls(rate)
+
+
+def test_xlam_rows_end_with_their_calls():
+    readings = read(FIXTURES / "xlam" / "rows.json")
+    two, one, none = episodes(readings)
+    assert calls(two) == [
+        ("live_giveaways_by_type", '{"type":"beta"}', None),
+        ("live_giveaways_by_type", '{"type":"game"}', None),
+    ]
+    assert [step.parallel_group for step in two.steps] == [0, 0]
+    assert (one.tools, one.ending_reason) == (
+        ["distance", "live_giveaways_by_type"],
+        "last call is unanswered",
+    )
+    assert none.steps == []
+    assert [(r.rule, r.locator) for r in rejects(readings)] == [("malformed_record", "log#/3")]
