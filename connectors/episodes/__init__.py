@@ -9,6 +9,7 @@ from logforge.schemas.faces import face
 if TYPE_CHECKING:
     from logforge.connectors.episodes.arguments import Absent, as_logged, parse_arguments
     from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
+    from logforge.connectors.episodes.call_syntaxes import json_value
     from logforge.connectors.episodes.content import (
         CALL_BLOCKS,
         Answer,
@@ -89,18 +90,19 @@ __all__ = [
     "contradicted", "cost_or_none", "count_or_none", "cut_by", "entry_keys", "episode_id",
     "execute_calls", "failure_in", "fenced", "first_bool", "first_number", "first_text",
     "first_user_text", "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in",
-    "keyed", "limit_met", "may_hold_call", "meant", "micros", "names_call", "native_or_content",
-    "object_or_empty", "outcome_of", "parse_arguments", "part_text", "place_of", "prompt_suffix",
-    "prompt_version", "read_content", "read_inner", "read_keyed", "read_outcome", "read_reward",
-    "read_rows", "reject", "run_task", "said_calls", "score_of", "simulation_outcome", "stopped_by",
-    "task_group", "termination_of", "text_of", "text_or_none", "tool_action", "truth_of", "unsupported",
-    "with_decision_keys",
+    "json_value", "keyed", "limit_met", "may_hold_call", "meant", "micros", "names_call",
+    "native_or_content", "object_or_empty", "outcome_of", "parse_arguments", "part_text", "place_of",
+    "prompt_suffix", "prompt_version", "read_content", "read_inner", "read_keyed", "read_outcome",
+    "read_reward", "read_rows", "reject", "run_task", "said_calls", "score_of", "simulation_outcome",
+    "stopped_by", "task_group", "termination_of", "text_of", "text_or_none", "tool_action", "truth_of",
+    "unsupported", "with_decision_keys",
 ]  # fmt: skip
 
 face(
     __name__,
     arguments="Absent as_logged parse_arguments",
     builder="Call EpisodeBuilder content_id episode_id",
+    call_syntaxes="json_value",
     content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
     "first_text micros object_or_empty place_of read_content text_or_none",
     cuts="cut_by limit_met stopped_by",
