@@ -17,6 +17,7 @@ from logforge.connectors.episodes import (
     bad_record,
     count_or_none,
     object_or_empty,
+    place_of,
     read_content,
     text_of,
     text_or_none,
@@ -120,7 +121,7 @@ def _output(item: dict[str, Any], where: str, time: int | None, inner: bool | No
 
     `inner` says whether what a snippet called failed.
     """
-    output, pointer, failed = item.get("output"), at(where, "/output"), None
+    output, pointer, failed = item.get("output"), place_of(item, "output", where), None
     if isinstance(output, dict) and "content" in output:
         failed = output["success"] is False if isinstance(output.get("success"), bool) else None
         output = output["content"]

@@ -42,6 +42,7 @@ BUILT_IN = {
     "openai_requests": "logforge.connectors.chat.openai_requests:OpenAIRequests",
     "openai_responses": "logforge.connectors.sdks.responses:OpenAIResponses",
     "openai_stream": "logforge.connectors.chat.openai_stream:OpenAIStream",
+    "opencode": "logforge.connectors.editors.opencode:Opencode",
     "openhands_events": "logforge.connectors.agents.openhands:OpenHandsEvents",
     "openhands_output": "logforge.connectors.agents.openhands:OpenHandsOutput",
     "otlp": "logforge.connectors.traces.otlp:Otlp",

@@ -28,12 +28,16 @@ SQLITE = b"SQLite format 3\x00"
 _SIDECARS = ("-wal", "-journal")
 """Beside a database that another program holds, or that a killed one left: changes that are not in the file yet."""
 _TRIES = 3
+_MOST_TABLES = 10_000
 _ROW_IDS = ("rowid", "_rowid_", "oid")
 _MOST = 2**31 - 1
 _TABLES = """SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
     AND sql NOT LIKE 'CREATE VIRTUAL %' ORDER BY name"""
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)
 """The second where a message of SQLite's quotes damaged bytes."""
+_STEP = 100_000
+"""Steps of SQLite's machine between two looks at how many were taken."""
+_REPEATS = sqlite3.DatabaseError("its pages lead back to themselves")
 _LOST = sqlite3.DatabaseError("an index names it, and the table does not have it")
 _SAFE = ("PRAGMA query_only = ON", "PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON")
 """A database is data: nothing that its schema names is run, and damaged pages are found."""
@@ -47,6 +51,25 @@ class _Table:
     row_id: str | None
 
 
+class _Budget:
+    """How long a query may take: in a damaged file pages may lead back to themselves, and a scan would never end."""
+
+    def __init__(self, connection: sqlite3.Connection, size: int) -> None:
+        self.rows = size // 4 + 1
+        """Rows that a file of this size can have."""
+        self._looks = 10 + 50 * size // _STEP
+        self._left = self._looks
+        connection.set_progress_handler(self._look, _STEP)
+
+    def begin(self) -> None:
+        """A query begins."""
+        self._left = self._looks
+
+    def _look(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
 @dataclass(frozen=True)
 class Database:
     """An open database."""
@@ -56,6 +79,7 @@ class Database:
     _connection: sqlite3.Connection = field(repr=False)
     _is_same: Callable[[], bool] = field(repr=False)
     """False when another program wrote to the file meanwhile."""
+    _budget: _Budget = field(repr=False)
 
     @cached_property
     def tables(self) -> dict[str, tuple[str, ...]]:
@@ -64,7 +88,7 @@ class Database:
 
     @cached_property
     def _tables(self) -> dict[str, _Table]:
-        names = [name for (name,) in self._connection.execute(_TABLES) if isinstance(name, str)]
+        names = [name for (name,) in self._execute(_TABLES).fetchmany(_MOST_TABLES) if isinstance(name, str)]
         found = {name: _described(self._connection, name) for name in names}
         return {name: table for name, table in found.items() if table.columns}
 
@@ -95,7 +119,7 @@ class Database:
         """How many rows meet a condition of the connector's own; 0 where that cannot be read."""
         query = f"SELECT count(*) FROM {_quoted(table)} WHERE {where}"
         try:
-            return int(self._connection.execute(query, values).fetchone()[0])
+            return int(self._execute(query, values).fetchone()[0])
         except _FAULTS:
             return 0
 
@@ -119,16 +143,24 @@ class Database:
         query = f"SELECT {row_id or _listed(columns)} FROM {_quoted(table)}"
         query += f" WHERE {where}" if where else ""
         query += f" ORDER BY {order or row_id}" if order or row_id else ""
-        with closing(self._connection.execute(query, values)) as cursor:
-            for found in cursor:
+        latest: int | None = None
+        with closing(self._execute(query, values)) as cursor:
+            for number, found in enumerate(cursor):
+                if number > self._budget.rows or (latest is not None and found[0] <= latest):
+                    raise _REPEATS
+                latest = found[0] if row_id and not order else None
                 yield found[0] if row_id else dict(zip(columns, found, strict=True))
+
+    def _execute(self, query: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        self._budget.begin()
+        return self._connection.execute(query, values)
 
     def _row(self, table: str, number: int, where: str) -> dict[str, Any] | Reject | None:
         """Each row is asked for alone, so that one that is damaged or too long costs no other."""
         columns, row_id = self._tables[table].columns, self._tables[table].row_id
         query = f"SELECT {_listed(columns)} FROM {_quoted(table)} WHERE {row_id} = ?"
         try:
-            found = self._connection.execute(query, (number,)).fetchone()
+            found = self._execute(query, (number,)).fetchone()
         except sqlite3.DataError as error:
             reason = "the row is too long to be read; --max-record sets the limit"
             detail = f"{error}; the limit is {self.limit:,} bytes"
@@ -180,7 +212,11 @@ def _opened(source: Source, stack: ExitStack, files: list[Path] | None = None) -
             path = room / path.name
         connection = stack.enter_context(closing(_connection(path, alone=not is_copy)))
         database = Database(
-            source.label, source.max_record, connection, lambda: is_copy or stamp == _stamp_of(source.path)
+            source.label,
+            source.max_record,
+            connection,
+            lambda: is_copy or stamp == _stamp_of(source.path),
+            _Budget(connection, sum(file.stat().st_size for file in files)),
         )
         database.tables  # noqa: B018 (the schema is read before the limit holds)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(source.max_record, _MOST))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -260,3 +261,94 @@ def test_a_database_that_cursor_holds_is_one_source_with_its_log(tmp_path):
         assert [file.name for file in found.companions] == ["state.vscdb-wal"]
         assert shm.label == "state.vscdb-shm"
         assert "new" in {episode.task for episode in episodes(read(path, "cursor"))}
+
+
+# --- opencode ---------------------------------------------------------------------------------------------------------
+
+STEPS = [
+    ("read", "ok", 0),
+    ("bash", "error", 0),
+    ("edit", "refused", 1),
+    ("webfetch", "error", 1),
+    ("respond", None, None),
+]
+
+
+def from_folder(home: Path) -> list[Any]:
+    """A session of the folder `storage`, found as an ingest finds it."""
+    sessions = [found for found in find([home], home) if "/session/" in found.label]
+    (session,) = sessions
+    (claim,) = detect(session.path)
+    return list(claim.connector.read(Source(session.path, session.label, session.companions)))
+
+
+def test_a_session_of_opencode_is_the_same_from_its_database_an_export_and_its_folder():
+    stored = read(FILES / "opencode" / "opencode.db", "opencode")
+    exported = read(FILES / "opencode" / "export.json", "opencode")
+    filed = from_folder(DATA / "opencode_storage")
+    for session in (episodes(stored)[0], *episodes(exported), *episodes(filed)):
+        assert [(s.action, s.result_status, s.parallel_group) for s in session.steps] == STEPS
+        assert roles(session) == "u s u a t t a t t s a"
+        turn = session.messages[3]
+        assert (turn.content, turn.thought, turn.tokens_in, turn.tokens_out) == (
+            "I look.",
+            "Look first.",
+            1000,
+            45,
+        )
+        assert (session.task, session.model, session.ending) == (
+            "Mend the sum in a.py",
+            "claude-sonnet-4",
+            "terminal",
+        )
+        assert session.cost_usd == pytest.approx(0.035)
+        assert session.steps[1].latency_s == 1.0
+    assert filed[0].messages[0].locator.startswith("storage/part/msg_")
+
+
+def test_a_sub_agent_of_opencode_that_was_stopped():
+    readings = read(FILES / "opencode" / "opencode.db", "opencode")
+    main, child = episodes(readings)
+    assert (child.parent_episode_id, child.ending, child.ending_reason) == (
+        main.episode_id,
+        "truncated",
+        "the user stopped it",
+    )
+    assert [(s.action, s.result_status) for s in child.steps] == [("grep", "missing")]
+    assert [r.rule for r in rejects(readings)] == ["bad_part"]
+    assert Skip(reason="empty_conversation") in readings
+
+
+@pytest.mark.parametrize(
+    ("told", "ending"),
+    [
+        ({"finish": "stop"}, ("terminal", "end of conversation")),
+        ({"finish": "length"}, ("truncated", "the model's output limit")),
+        ({"error": {"name": "MessageOutputLengthError"}}, ("truncated", "the model's output limit")),
+        ({"error": {"name": "APIError", "data": {}}}, ("truncated", "error: APIError")),
+        ({"error": {"name": ["odd"]}}, ("truncated", "error: unknown")),
+    ],
+)
+def test_how_a_session_of_opencode_ends(tmp_path, told, ending):
+    said = {"info": {"role": "user"}, "parts": [{"type": "text", "text": "go"}]}
+    done = {"info": {"role": "assistant", **told}, "parts": [{"type": "text", "text": "done"}]}
+    (session,) = episodes(
+        read(written(tmp_path, {"info": {"id": "ses_1"}, "messages": [said, done]}), "opencode")
+    )
+    assert (session.ending, session.ending_reason) == ending
+
+
+def test_parts_of_opencode_that_are_lost_are_told(tmp_path):
+    home = tmp_path / "storage"
+    shutil.copytree(DATA / "opencode_storage" / "storage", home)
+    message = sorted((home / "message").glob("*/*.json"))[-1]
+    message.write_text('{"cut')
+    part = min((home / "part").glob("*/*.json"))
+    part.write_text("[]")
+    readings = from_folder(tmp_path)
+    assert [(r.rule, r.level) for r in rejects(readings)] == [
+        ("malformed_record", "part"),
+        ("bad_message", "part"),
+    ]
+    (session,) = episodes(readings)
+    assert [s.action for s in session.steps] == ["read", "bash", "edit", "webfetch"]

@@ -32,6 +32,8 @@ def count_records(name: str) -> Callable[[Path], int]:
         return _cursor_conversations
     if name in ROWS:
         return lambda path: rows_of(path, f"SELECT count(*) FROM {ROWS[name]}") or 1
+    if name == "opencode":
+        return _opencode_sessions
     if name in BEGINS:
         return lambda path: _beginnings(path, BEGINS[name])
     if name in KEYED or name in LISTS or name in ("har", "mlflow", "otlp"):
@@ -63,6 +65,15 @@ def _cursor_conversations(path: Path) -> int:
         AND b.key LIKE 'bubbleId:' || substr(c.key, 14) || ':%')""",
     )
     return ((found or 0) + (alone or 0)) or 1
+
+
+def _opencode_sessions(path: Path) -> int:
+    found = rows_of(path, "SELECT count(*) FROM session")
+    return count_json_records(path) if found is None and not is_database(path) else found or 1
+
+
+def is_database(path: Path) -> bool:
+    return path.read_bytes().startswith(b"SQLite")
 
 
 def _samples(path: Path) -> int:

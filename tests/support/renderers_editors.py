@@ -83,8 +83,52 @@ def cursor_bubbles(talk: Talk) -> Iterator[dict[str, Any]]:
             yield {"type": 2, "text": "", "toolFormerData": {**tool, **told}}
 
 
+def opencode_messages(talk: Talk) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    for number, entry in enumerate(talk.entries):
+        time = {"created": 1_767_607_200_000 + number}
+        if isinstance(entry, Said):
+            yield {"role": "user", "time": time}, [{"type": "text", "text": entry.text}]
+            continue
+        parts: list[dict[str, Any]] = [{"type": "step-start"}]
+        parts += [{"type": "reasoning", "text": entry.thought}] if entry.thought is not None else []
+        parts += [{"type": "text", "text": entry.text}] if entry.text is not None else []
+        for act in entry.acts:
+            told = (
+                {"status": "running"} if act.answer is None else {"status": "completed", "output": act.answer}
+            )
+            state = {"input": act.arguments, **told}
+            parts.append({"type": "tool", "callID": act.call_id, "tool": act.name, "state": state})
+        yield (
+            {"role": "assistant", "time": time, "modelID": "m"},
+            [*parts, {"type": "step-finish", "reason": "stop"}],
+        )
+
+
+def opencode_export(talks: list[Talk], chance: random.Random) -> bytes:
+    info = {"id": f"ses_{chance.randrange(10**20):020}", "title": "t"}
+    messages = [{"info": told, "parts": parts} for told, parts in opencode_messages(talks[0])]
+    return json.dumps({"info": info, "messages": messages}, indent=chance.choice((None, 2))).encode()
+
+
+def opencode_database(talks: list[Talk], chance: random.Random) -> bytes:
+    rows: list[tuple[str, dict[str, Any]]] = []
+    for number, talk in enumerate(talks):
+        session = f"ses_{number:020}"
+        rows.append(("session", {"id": session, "title": "t"}))
+        for index, (info, parts) in enumerate(opencode_messages(talk)):
+            name = f"msg_{number:03}{index:03}"
+            rows.append(("message", {"id": name, "session_id": session, "data": info}))
+            for place, part in enumerate(parts):
+                rows.append(("part", {"id": f"prt_{name}{place:03}", "message_id": name, "data": part}))
+    chance.shuffle(rows)
+    return database([list(row) for row in rows])
+
+
+OPENCODE: dict[str, Any] = {"system": False, "flags_failure": True, "ordered": True}
 SHAPES = {
     "message list": Shape("message_list", ".json", message_list, one_talk=True),
     "cursor state": Shape("cursor", ".vscdb", cursor_state, system=False, flags_failure=True, ordered=True),
+    "opencode export": Shape("opencode", ".json", opencode_export, one_talk=True, **OPENCODE),
+    "opencode database": Shape("opencode", ".db", opencode_database, **OPENCODE),
     "cline task": Shape("cline", ".json", cline_task, one_talk=True, system=False),
 }

@@ -218,6 +218,28 @@ def test_a_damaged_row_costs_no_other(tmp_path):
     assert (two[1].rule, two[1].locator) == ("malformed_record", "log#/t/2")
 
 
+@pytest.mark.parametrize("how", [{}, {"order": "v"}, {"where": "v = 'none'"}])
+def test_pages_that_lead_back_to_themselves_end(tmp_path, how):
+    path = made(
+        tmp_path / "a.db",
+        "PRAGMA page_size = 512",
+        "CREATE TABLE t (v TEXT)",
+        "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 300) INSERT INTO t SELECT 'v' || n FROM c",
+    )
+    data = bytearray(path.read_bytes())
+    root = 512  # the table's root: its children's page numbers stand in cells of 4 bytes and a row id
+    begins = [int.from_bytes(data[root + 12 + 2 * i :][:2], "big") for i in range(3)]
+    for begin in begins:
+        data[root + begin : root + begin + 4] = (2).to_bytes(4, "big")
+    path.write_bytes(data)
+    *_, (place, last) = rows(path, "t", **how)
+    assert isinstance(last, Reject)
+    assert (place, last.rule) == ("log#/t", "malformed_record")
+    with sqlite.open_database(Source(path, "log")) as database:
+        assert isinstance(database, sqlite.Database)
+        assert database.count("t", "v = 'none'") == 0
+
+
 def test_what_is_no_database_is_said(tmp_path):
     whole = made(tmp_path / "a.db", TALKS, FILLED).read_bytes()
     for number, data in enumerate((b"", whole[:700], sqlite.SQLITE + b"\xff" * 5000, b"no database" * 99)):
