@@ -128,13 +128,15 @@ class _Run:
             self._response(message, where, time)
         elif role == "user":
             self._answers(message.get("content"), at(where, "/content"), where, time)
+        elif role in ("system", "developer"):
+            self.builder.message(role, message.get("content"), where, created_at=time)
         else:
-            reason = "message whose role is none of user, assistant"
-            self.builder.rejects.append(bad_part(where, reason, "unknown_role", message))
+            self.builder.unknown(where, message, decides=True)
 
     def _response(self, message: dict[str, Any], where: str, time: int | None) -> None:
         parts = _parts(message.get("content"), at(where, "/content"))
         self.builder.rejects += parts.rejects
+        self.builder.note(parts.unknown, decides=True)
         info = object_or_empty(message.get("modelInfo"))
         model = text_or_none(info.get("modelId"))
         self.model = self.model or model

@@ -11,6 +11,7 @@ from logforge.connectors.episodes import (
     Call,
     Text,
     Transcript,
+    Unknown,
     bad_part,
     count_or_none,
     first_text,
@@ -49,8 +50,9 @@ class Bubbles:
         elif kind == _AGENT:
             self._agent(bubble, where)
         else:
-            reason = "a bubble that is neither the user's nor the agent's"
-            self.transcript.rejects.append(bad_part(where, reason, "unknown_role", bubble))
+            # Neither the user's nor the agent's: a call in it may be the agent's all the same.
+            calls = isinstance(bubble, dict) and "toolFormerData" in bubble
+            self.transcript.unknown.append((Unknown(where, bubble), calls))
 
     def settle(self) -> None:
         """The response ends here."""
@@ -71,11 +73,9 @@ class Bubbles:
         if isinstance(tool, dict) and tool:
             self._response = response
             self._call(tool, f"{where}/toolFormerData", time)
-        elif not text and not thoughts and bubble.get("codeBlocks"):
-            reason = "code without a word or a call: what was decided cannot be told"
-            self.transcript.rejects.append(
-                bad_part(f"{where}/codeBlocks", reason, "bad_block", bubble["codeBlocks"])
-            )
+        elif tool not in (None, {}) or (not text and not thoughts and bubble.get("codeBlocks")):
+            # A call of no known shape, or code without a word: what was decided cannot be told.
+            self.transcript.unknown.append((Unknown(where, bubble), True))
         self._count(bubble)
 
     def _call(self, tool: dict[str, Any], where: str, time: int | None) -> None:

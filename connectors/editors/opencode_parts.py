@@ -12,6 +12,7 @@ from logforge.connectors.episodes import (
     EpisodeBuilder,
     Text,
     Transcript,
+    Unknown,
     bad_part,
     cost_or_none,
     count_or_none,
@@ -24,6 +25,7 @@ from logforge.connectors.episodes import (
 from logforge.connectors.records import canonical
 from logforge.schemas import Ending, ResultStatus
 
+_OPEN = frozenset({"pending", "running"})
 _FRAMES = frozenset({"snapshot", "patch", "agent", "retry", "step-start"})
 """Parts that hold no words and no calls."""
 _REFUSED = ("The user rejected permission", "The user dismissed", "user rejected")
@@ -68,8 +70,7 @@ class Talk:
         elif role == "assistant":
             self._agent(message)
         else:
-            reason = "message whose role is none of user, assistant"
-            self.transcript.rejects.append(bad_part(message.where, reason, "unknown_role", message.info))
+            self.transcript.unknown.append((Unknown(message.where, message.info), bool(message.parts)))
 
     def end(self) -> Transcript:
         """Nothing more follows."""
@@ -91,7 +92,7 @@ class Talk:
                     "user", text_or_none(part.value.get("prompt")), f"{part.where}/prompt", time
                 )
             elif kind not in _FRAMES and kind not in ("compaction", "step-finish"):
-                self._unknown(part)
+                self._unknown(part, decides=len(message.parts) == 1)
 
     def _agent(self, message: Message) -> None:
         info, script = message.info, self.transcript
@@ -129,7 +130,7 @@ class Talk:
         elif kind == "step-start":
             self._step()
         elif kind not in _FRAMES and kind not in ("file", "compaction"):
-            self._unknown(part)
+            self._unknown(part, decides=True)
 
     def _tool(self, part: Part, time: int | None) -> None:
         name, state = text_or_none(part.value.get("tool")), object_or_empty(part.value.get("state"))
@@ -147,9 +148,8 @@ class Talk:
         if (answer := _answer(state, call_id, part.where)) is not None:
             self._waiting.append(answer)
 
-    def _unknown(self, part: Part) -> None:
-        reason = "a part that is not known"
-        self.transcript.rejects.append(bad_part(part.where, reason, "bad_part", part.value))
+    def _unknown(self, part: Part, *, decides: bool) -> None:
+        self.transcript.unknown.append((Unknown(part.where, part.value), decides))
 
     def _count(self, tokens: dict[str, Any]) -> None:
         """A step's tokens; what was read from a cache was read too."""
@@ -175,23 +175,23 @@ class Talk:
 
 def _answer(state: dict[str, Any], call_id: str | None, where: str) -> Answered | None:
     """The result in a call's state; None while it is pending or running."""
-    status, time = state.get("status"), object_or_empty(state.get("time"))
+    status, time = text_or_none(state.get("status")), object_or_empty(state.get("time"))
     begin, end = _moment(time.get("start")), _moment(time.get("end"))
     latency = (end - begin) / 1e6 if begin is not None and end is not None and end >= begin else None
-    if status == "completed":
-        output = state.get("output")
-        text = output if isinstance(output, str) else "" if output is None else canonical(output)
-        code = object_or_empty(state.get("metadata")).get("exit")
-        failed = code != 0 if isinstance(code, int) and not isinstance(code, bool) else False
-        place = f"{where}/state/output" if output is not None else where
-        return Answered(call_id, text, place, end, failed, None, latency)
-    if status == "error":
-        error = state.get("error")
-        text = error if isinstance(error, str) else "" if error is None else canonical(error)
-        refused: ResultStatus | None = "refused" if any(mark in text for mark in _REFUSED) else None
-        place = f"{where}/state/error" if error is not None else where
-        return Answered(call_id, text, place, end, None if refused else True, refused, latency)
-    return None
+    told = "error" if status == "error" or state.get("output") is None else "output"
+    said = state.get(told)
+    if status in _OPEN or (said is None and status not in ("completed", "error")):
+        return None
+    text = said if isinstance(said, str) else "" if said is None else canonical(said)
+    place = f"{where}/state/{told}" if said is not None else where
+    code = object_or_empty(state.get("metadata")).get("exit")
+    failed = True if status == "error" else False if status == "completed" else None
+    if status == "completed" and isinstance(code, int) and not isinstance(code, bool):
+        failed = code != 0
+    refused: ResultStatus | None = None
+    if status == "error" and any(mark in text for mark in _REFUSED):
+        failed, refused = None, "refused"
+    return Answered(call_id, text, place, end, failed, refused, latency)
 
 
 def _created(info: dict[str, Any]) -> int | None:

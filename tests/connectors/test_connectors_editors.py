@@ -74,12 +74,12 @@ def test_lists_in_a_list_are_conversations_of_their_own():
         {"role": "user", "content": "x", "rating": 5},
         {"role": "teacher", "content": "x"},
         {"role": "user", "content": "Use <tool_call> for calls"},
-        {"role": "user", "parts": [{"text": "x"}]},
         {"type": "message", "role": "user", "content": "x"},
     ],
 )
 def test_what_only_looks_like_a_bare_list_is_not_claimed(tmp_path, first):
-    assert detect(written(tmp_path, [first, {"role": "assistant", "content": "y"}])) == []
+    claims = detect(written(tmp_path, [first, {"role": "assistant", "content": "y"}]))
+    assert "message_list" not in [claim.connector.name for claim in claims]
 
 
 def test_a_bare_list_that_is_cut_off_is_truncated(tmp_path):
@@ -315,8 +315,44 @@ def test_a_sub_agent_of_opencode_that_was_stopped():
         "the user stopped it",
     )
     assert [(s.action, s.result_status) for s in child.steps] == [("grep", "missing")]
-    assert [r.rule for r in rejects(readings)] == ["bad_part"]
     assert Skip(reason="empty_conversation") in readings
+
+
+def test_a_part_of_opencode_that_nobody_knows_leaves_no_decision(tmp_path):
+    export = json.loads((FILES / "opencode" / "export.json").read_text())
+    export["messages"][1]["parts"][3]["type"] = "hologram"
+    (whole, part) = read(written(tmp_path, export), "opencode")
+    assert (whole.rule, whole.level, part.rule, part.level) == (
+        "unknown_part",
+        "record",
+        "unknown_part",
+        "part",
+    )
+    assert part.locator == "log:1#/messages/1/parts/3"
+
+
+def test_a_call_of_cursor_that_nobody_knows_leaves_no_decision(tmp_path):
+    said = {"conversation": [{"type": 1, "text": "go"}, {"type": 2, "text": "", "toolFormerData": "odd"}]}
+    path = tmp_path / "state.vscdb"
+    path.write_bytes(database([["cursorDiskKV", {"key": "composerData:a", "value": json.dumps(said)}]]))
+    assert [(r.rule, r.level) for r in rejects(read(path, "cursor"))] == [
+        ("unknown_part", "record"),
+        ("unknown_part", "part"),
+    ]
+
+
+@pytest.mark.parametrize("change", ["type", "role"])
+def test_what_of_cline_nobody_knows_leaves_no_decision(tmp_path, change):
+    call = called("read_file")
+    if change == "role":
+        call["role"] = "model"
+    else:
+        call["content"][0]["type"] = "toolUse"
+    readings = read(written(tmp_path, [said("go"), call, said("and?")]), "cline")
+    assert [(r.rule, r.level) for r in rejects(readings)] == [
+        ("unknown_part", "record"),
+        ("unknown_part", "part"),
+    ]
 
 
 @pytest.mark.parametrize(
