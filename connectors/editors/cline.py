@@ -24,7 +24,7 @@ from logforge.connectors.episodes import (
     cost_or_none,
     count_or_none,
     first_user_text,
-    micros,
+    from_millis,
     object_or_empty,
     part_text,
     read_content,
@@ -121,7 +121,7 @@ class _Run:
     def add(self, message: dict[str, Any], where: str) -> None:
         """Take one message."""
         role = message.get("role")
-        time = _time(message)
+        time = from_millis(message.get("ts"))
         if message.get("isSummary") is True or message.get("isTruncationMarker") is True:
             self.builder.message("system", text_of(message.get("content")), where, created_at=time)
         elif role == "assistant":
@@ -276,12 +276,6 @@ def _verdict(text: str) -> tuple[bool | None, ResultStatus | None]:
         return True, None
     code = _EXIT_CODE.match(text.lstrip())
     return (int(code.group(1)) != 0 if code else None), None
-
-
-def _time(message: dict[str, Any]) -> int | None:
-    """Milliseconds in `ts`."""
-    stamp = message.get("ts")
-    return micros(stamp / 1000) if isinstance(stamp, int | float) and not isinstance(stamp, bool) else None
 
 
 def _usage(message: dict[str, Any]) -> dict[str, Any]:

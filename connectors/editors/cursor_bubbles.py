@@ -15,7 +15,7 @@ from logforge.connectors.episodes import (
     bad_part,
     count_or_none,
     first_text,
-    micros,
+    from_millis,
     object_or_empty,
     text_of,
     text_or_none,
@@ -44,7 +44,7 @@ class Bubbles:
         self.transcript.model = model or self.transcript.model
         if kind == _USER:
             self.settle()
-            said, time = _said(bubble, where), _time(bubble.get("createdAt"))
+            said, time = _said(bubble, where), from_millis(bubble.get("createdAt"))
             shown = "[image]" if bubble.get("images") else None
             self.transcript.say("user", said.text if said else shown, said.locator if said else where, time)
         elif kind == _AGENT:
@@ -61,7 +61,7 @@ class Bubbles:
         self._waiting, self._response = [], None
 
     def _agent(self, bubble: dict[str, Any], where: str) -> None:
-        time, tool = _time(bubble.get("createdAt")), bubble.get("toolFormerData")
+        time, tool = from_millis(bubble.get("createdAt")), bubble.get("toolFormerData")
         text, thoughts = text_or_none(bubble.get("text")), _thoughts(bubble, where)
         response = text_or_none(tool.get("modelCallId")) if isinstance(tool, dict) else None
         if text or thoughts or response is None or response != self._response:
@@ -189,13 +189,6 @@ def _object(value: Any) -> dict[str, Any]:
         return object_or_empty(loads(value))
     except NotJson:
         return {}
-
-
-def _time(value: Any) -> int | None:
-    """An ISO text, or milliseconds."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = value / 1000
-    return micros(value)
 
 
 def described(composer: dict[str, Any]) -> str:

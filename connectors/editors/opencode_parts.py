@@ -17,8 +17,8 @@ from logforge.connectors.episodes import (
     cost_or_none,
     count_or_none,
     first_text,
+    from_millis,
     limit_met,
-    micros,
     object_or_empty,
     text_or_none,
 )
@@ -81,7 +81,7 @@ class Talk:
         """Words of the user; those that opencode wrote itself (what a mentioned file holds, reminders) are the system's."""
         time = _created(message.info)
         for part in message.parts:
-            kind, text = part.value.get("type"), part.value.get("text")
+            kind, text = text_or_none(part.value.get("type")), part.value.get("text")
             if kind == "text" and isinstance(text, str):
                 role = "system" if part.value.get("synthetic") is True else "user"
                 self.transcript.say(role, text, f"{part.where}/text", time)
@@ -114,7 +114,7 @@ class Talk:
         self._step()
 
     def _part(self, part: Part, created: int | None) -> None:
-        kind, text = part.value.get("type"), part.value.get("text")
+        kind, text = text_or_none(part.value.get("type")), part.value.get("text")
         time = _start(part.value.get("time")) or created
         if kind in ("text", "reasoning") and isinstance(text, str):
             if self._waiting:
@@ -176,7 +176,7 @@ class Talk:
 def _answer(state: dict[str, Any], call_id: str | None, where: str) -> Answered | None:
     """The result in a call's state; None while it is pending or running."""
     status, time = text_or_none(state.get("status")), object_or_empty(state.get("time"))
-    begin, end = _moment(time.get("start")), _moment(time.get("end"))
+    begin, end = from_millis(time.get("start")), from_millis(time.get("end"))
     latency = (end - begin) / 1e6 if begin is not None and end is not None and end >= begin else None
     told = "error" if status == "error" or state.get("output") is None else "output"
     said = state.get(told)
@@ -195,16 +195,11 @@ def _answer(state: dict[str, Any], call_id: str | None, where: str) -> Answered 
 
 
 def _created(info: dict[str, Any]) -> int | None:
-    return _moment(object_or_empty(info.get("time")).get("created"))
+    return from_millis(object_or_empty(info.get("time")).get("created"))
 
 
 def _start(time: Any) -> int | None:
-    return _moment(object_or_empty(time).get("start"))
-
-
-def _moment(value: Any) -> int | None:
-    """Milliseconds."""
-    return micros(value / 1000) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return from_millis(object_or_empty(time).get("start"))
 
 
 def ending(builder: EpisodeBuilder, last: dict[str, Any]) -> tuple[Ending, str]:

@@ -226,6 +226,7 @@ def cost_or_none(value: Any) -> float | None:
     return float(value) if known and 0 <= value < 1e12 else None
 
 
+_LAST_MILLIS = 1e15
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -241,3 +242,10 @@ def micros(value: Any) -> int | None:
     except (ValueError, OverflowError, OSError):
         pass
     return None
+
+
+def from_millis(value: Any) -> int | None:
+    """Unix milliseconds, or an ISO 8601 text, as microseconds since 1970 UTC; None when it is neither."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return micros(value / 1000) if abs(value) < _LAST_MILLIS else None
+    return micros(value)
