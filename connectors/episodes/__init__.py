@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         cost_or_none,
         count_or_none,
         first_text,
+        from_millis,
         micros,
         object_or_empty,
         place_of,
@@ -89,13 +90,13 @@ __all__ = [
     "bad_part", "bad_record", "bare_name", "classify_result", "close", "command_call", "content_id",
     "contradicted", "cost_or_none", "count_or_none", "cut_by", "entry_keys", "episode_id",
     "execute_calls", "failure_in", "fenced", "first_bool", "first_number", "first_text",
-    "first_user_text", "function_calls", "instance_task", "interface", "is_unique", "is_uuid", "issue_in",
-    "json_value", "keyed", "limit_met", "may_hold_call", "meant", "micros", "names_call",
-    "native_or_content", "object_or_empty", "outcome_of", "parse_arguments", "part_text", "place_of",
-    "prompt_suffix", "prompt_version", "read_content", "read_inner", "read_keyed", "read_outcome",
-    "read_reward", "read_rows", "reject", "run_task", "said_calls", "score_of", "simulation_outcome",
-    "stopped_by", "task_group", "termination_of", "text_of", "text_or_none", "tool_action", "truth_of",
-    "unsupported", "with_decision_keys",
+    "first_user_text", "from_millis", "function_calls", "instance_task", "interface", "is_unique",
+    "is_uuid", "issue_in", "json_value", "keyed", "limit_met", "may_hold_call", "meant", "micros",
+    "names_call", "native_or_content", "object_or_empty", "outcome_of", "parse_arguments", "part_text",
+    "place_of", "prompt_suffix", "prompt_version", "read_content", "read_inner", "read_keyed",
+    "read_outcome", "read_reward", "read_rows", "reject", "run_task", "said_calls", "score_of",
+    "simulation_outcome", "stopped_by", "task_group", "termination_of", "text_of", "text_or_none",
+    "tool_action", "truth_of", "unsupported", "with_decision_keys",
 ]  # fmt: skip
 
 face(
@@ -104,7 +105,7 @@ face(
     builder="Call EpisodeBuilder content_id episode_id",
     call_syntaxes="json_value",
     content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
-    "first_text micros object_or_empty place_of read_content text_or_none",
+    "first_text from_millis micros object_or_empty place_of read_content text_or_none",
     cuts="cut_by limit_met stopped_by",
     decision_keys="INJECTED keyed with_decision_keys",
     feedback="Verdict outcome_of score_of",
