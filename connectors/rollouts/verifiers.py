@@ -31,7 +31,7 @@ from logforge.schemas import Ending, Episode, Reading
 _OWN = frozenset(
     {"is_truncated", "stop_condition", "is_completed", "generation_ms", "timing", "metrics", "trajectory"}
 )
-"""Columns beside `example_id` of which a file has one."""
+"""Columns beside `example_id` of which most files have one."""
 _TOLD = frozenset({"prompt", "completion", "tool_defs", "oai_tools", "answer", "trajectory"})
 """Columns that are told elsewhere; `trajectory` holds the same messages once more, request by request."""
 
@@ -47,8 +47,9 @@ class Verifiers:
 
     def sniff(self, head: Head) -> float:
         """Rows with a prompt, a completion, a reward and the id of the example."""
-        mine = {"prompt", "completion", "reward", "example_id"} <= head.top and bool(_OWN & head.top)
-        return 0.9 if mine and head.has_rows else 0.0
+        if not head.has_rows or not {"prompt", "completion", "reward", "example_id"} <= head.top:
+            return 0.0
+        return 0.9 if _OWN & head.top else 0.7
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per rollout."""
