@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         without_halves,
     )
     from logforge.connectors.records.json_members import LONG_BYTES, Member, members, pointer
+    from logforge.connectors.records.msgpack import unpacked_value
     from logforge.connectors.records.pyliteral import Fields, NotLiteral, fields, literal
     from logforge.connectors.records.rejects import (
         as_one_record,
@@ -53,7 +54,7 @@ __all__ = [
     "columns_of", "deepest_of_first", "described", "elements", "excerpt", "fields", "holds_columns",
     "joined", "json", "literal", "loads", "look", "malformed", "members", "mend", "open_database",
     "plain", "plain_rows", "pointer", "read_text", "sidecars", "stream_events", "table_rows", "too_deep",
-    "too_long", "without_halves",
+    "too_long", "unpacked_value", "without_halves",
 ]  # fmt: skip
 
 face(
@@ -64,6 +65,7 @@ face(
     columns="column_keys column_rows holds_columns plain",
     json="MAX_DEPTH NotJson TooDeep canonical joined loads without_halves",
     json_members="LONG_BYTES Member members pointer",
+    msgpack="unpacked_value",
     pyliteral="Fields NotLiteral fields literal",
     rejects="as_one_record at described excerpt malformed too_deep too_long",
     repair="mend",

@@ -31,6 +31,7 @@ BUILT_IN = {
     "intercode_human": "logforge.connectors.benchmarks.intercode:IntercodeHuman",
     "langchain": "logforge.connectors.sdks.langchain:Langchain",
     "langfuse": "logforge.connectors.traces.langfuse:Langfuse",
+    "langgraph_checkpoints": "logforge.connectors.sdks.langgraph:LanggraphCheckpoints",
     "langsmith_runs": "logforge.connectors.traces.langsmith:LangsmithRuns",
     "llamafactory_v1": "logforge.connectors.chat.llamafactory:LlamaFactory",
     "message_list": "logforge.connectors.chat.message_list:MessageList",

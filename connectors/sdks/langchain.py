@@ -78,7 +78,7 @@ class Langchain:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per conversation."""
-        return read_talks([source], Sdk(self.name, LANGCHAIN_LISTS, _is_message, add_messages))
+        return read_talks([source], Sdk(self.name, LANGCHAIN_LISTS, is_message, add_messages))
 
 
 class _Message(NamedTuple):
@@ -89,7 +89,8 @@ class _Message(NamedTuple):
     where: str
 
 
-def _is_message(value: Any) -> bool:
+def is_message(value: Any) -> bool:
+    """True for a message in any of its forms."""
     return _opened(value, "") is not None
 
 

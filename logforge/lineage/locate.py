@@ -26,6 +26,7 @@ from logforge.connectors.records import (
     open_database,
     plain,
     stream_events,
+    unpacked_value,
 )
 from logforge.connectors.records import json as jsontext
 from logforge.ingestion.sources import Limits, packed_kind, unpack
@@ -159,9 +160,14 @@ def _cells(data: bytes, number: int) -> dict[str, str]:
 
 
 def _inside(text: Any) -> Any:
-    """What a text holds: the events of a stream, else a JSON value."""
+    """What a text holds: the events of a stream, else a JSON value; bytes may be MessagePack."""
     events = stream_events(text) if isinstance(text, str) else None
-    return jsontext.loads(text) if events is None else events
+    try:
+        return jsontext.loads(text) if events is None else events
+    except jsontext.NotJson:
+        if not isinstance(text, bytes):
+            raise
+        return unpacked_value(text)
 
 
 def _follow(value: Any, pointer: str) -> Any:

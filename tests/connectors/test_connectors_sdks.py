@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 
 from logforge.connectors.detection import detect
 from logforge.connectors.records.base import Source
-from logforge.schemas.episode import Duplicate, Episode, Reject
+from logforge.schemas.episode import Duplicate, Episode, Reject, Skip
 from support.places import DATA
 
 FIXTURES = DATA / "connectors"
@@ -332,6 +335,41 @@ def test_calls_of_langchain_wherever_they_stand():
 def test_a_message_of_langchain_that_is_not_understood_makes_no_decision(tmp_path, message):
     asked = {"type": "human", "content": "Riga?", "additional_kwargs": {}, "response_metadata": {}}
     assert ("record", "unknown_part") in refused(tmp_path, {"messages": [asked, message]})
+
+
+def test_threads_of_langgraph_are_read_from_their_last_checkpoint(tmp_path):
+    path = FIXTURES / "langgraph_checkpoints" / "threads.db"
+    first, second = episodes(read(path))
+    assert (first.native_id, second.native_id, first.records, second.records) == ("t-1", "t-2", 5, 2)
+    assert [step.result_status for step in first.steps] == ["ok", "error", None]
+    assert (told(second), second.ending) == ([("user", "Hello?")], "truncated")
+    assert (first.ending, first.model, first.messages[1].tokens_out) == ("terminal", "mock-1", 5)
+    other = tmp_path / "forked.db"
+    shutil.copy(path, other)
+    with closing(sqlite3.connect(other)) as store:
+        store.execute(
+            """UPDATE checkpoints SET parent_checkpoint_id = (SELECT parent_checkpoint_id FROM checkpoints
+            WHERE rowid = 4) WHERE rowid = 5"""
+        )
+        store.commit()
+    readings = [episode for episode in episodes(read(other)) if episode.native_id == "t-1"]
+    assert [episode.records for episode in readings] == [4, 1]
+    assert len({episode.episode_id for episode in readings}) == 2
+    assert readings[0].episode_id == first.episode_id
+
+
+def test_a_checkpoint_that_cannot_be_read_is_set_aside_alone(tmp_path):
+    path = tmp_path / "damaged.db"
+    shutil.copy(FIXTURES / "langgraph_checkpoints" / "threads.db", path)
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("UPDATE checkpoints SET checkpoint = x'c1' WHERE rowid = 2")
+        store.execute("UPDATE checkpoints SET type = 'pickle', checkpoint = x'80' WHERE rowid = 3")
+        store.commit()
+    readings = read(path)
+    assert [item.rule for item in readings if isinstance(item, Reject)] == ["malformed_record"] * 2
+    # The first state of its thread has no message yet, and what followed it is lost.
+    assert [episode.records for episode in episodes(readings)] == [2, 2]
+    assert Skip(reason="no_conversation") in readings
 
 
 # --- Pydantic AI ----------------------------------------------------------------------------------------------------------

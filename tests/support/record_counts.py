@@ -18,7 +18,7 @@ LISTS = {"claude_code": "loglines", "inspect_json": "samples", "tau2_bench": "si
 """Formats whose records are the elements of a list in the document."""
 KEYED = ("intercode", "intercode_human", "tooleval")
 """Formats whose documents are objects of records by their id."""
-ROWS = {"openai_agents": "agent_messages"}
+ROWS = {"openai_agents": "agent_messages", "langgraph_checkpoints": "checkpoints"}
 """Formats whose records are the rows of a table; a database without any is one record."""
 BEGINS = {"react_text": (b"Question:", b"Entering new AgentExecutor"), "reflexion_text": (b"Question:",)}
 """Formats in plain text, with what a record begins with."""

@@ -6,6 +6,8 @@ import json
 import random
 from typing import Any
 
+import msgspec
+
 from support.renderers import Act, Said, Shape, Talk, Turn, ends_open, has_last_word, lines, shuffled_together
 from support.written_files import database
 
@@ -250,6 +252,41 @@ def langchain_fields(entry: Said | Turn, chance: random.Random) -> list[dict[str
     ]
 
 
+def langgraph(talks: list[Talk], chance: random.Random) -> bytes:
+    """A checkpoint for each message, with all messages so far, packed or as JSON."""
+    packed = chance.random() < 0.5 and fits_64_bits(talks)
+    pieces: list[Any] = []
+    for talk in talks:
+        messages = [fields for entry in talk.entries for fields in langchain_fields(entry, chance)]
+        for number in range(len(messages) + 1):
+            listed = messages[:number]
+            value = {"v": 4, "channel_values": {"messages": [packed_message(m, packed) for m in listed]}}
+            row = {"thread_id": talk.name, "checkpoint_ns": "", "checkpoint_id": f"{talk.name}-{number:04}"}
+            row |= {"parent_checkpoint_id": f"{talk.name}-{number - 1:04}" if number else None}
+            row |= {"type": "msgpack" if packed else "json"}
+            data = msgspec.msgpack.encode(value) if packed else json.dumps(value).encode()
+            pieces.append(["checkpoints", row | {"checkpoint": data, "metadata": "{}"}])
+    return database(pieces)
+
+
+def fits_64_bits(talks: list[Talk]) -> bool:
+    """MessagePack has no longer numbers."""
+    try:
+        msgspec.msgpack.encode(
+            [[act.arguments for act in e.acts] for t in talks for e in t.entries if isinstance(e, Turn)]
+        )
+    except OverflowError:
+        return False
+    return True
+
+
+def packed_message(fields: dict[str, Any], packed: bool) -> Any:
+    if not packed:
+        return langchain_constructor(fields)
+    named = ["langchain_core.messages", "Message", fields, "model_validate_json"]
+    return msgspec.msgpack.Ext(5, msgspec.msgpack.encode(named))
+
+
 # --- Pydantic AI ----------------------------------------------------------------------------------------------------------
 
 
@@ -400,6 +437,7 @@ SHAPES = {
         ends_with_agent=True,
     ),
     "langchain": Shape("langchain", ".jsonl", langchain, **JUDGED),
+    "langgraph": Shape("langgraph_checkpoints", ".db", langgraph),
     "openai agents": Shape("openai_agents", ".db", agents_sessions),
     "openai items": Shape("openai_items", ".jsonl", item_rows, **JUDGED),
     "openai responses": Shape("openai_responses", ".jsonl", response_rows, ends_with_agent=True),
