@@ -941,7 +941,7 @@ def test_glaive_chats_are_cut_at_their_labels():
     assert [step.kind for step in user.steps] == ["tool", "respond"]
     assert (none.tools, [step.kind for step in none.steps]) == (None, ["respond"])
     assert (cut.steps, cut.ending) == ([], "truncated")
-    assert [part.rule for part in rejects(readings)] == ["unparsed_call"]
+    assert [part.rule for part in rejects(readings, "part")] == ["unparsed_call"]
     (sample,) = episodes(read(FIXTURES / "glaive" / "sample.jsonl"))
     assert calls(sample) == calls(rate)
 
