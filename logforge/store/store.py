@@ -155,9 +155,7 @@ class Store:
     def settings(self, checkpoint_bytes: int | None = None, /, **values: str) -> Iterator[None]:
         """DuckDB's settings, and ours of checkpoints, as given in here and as they were after."""
         every = self.checkpoint_bytes
-        before = self.con.execute(
-            "SELECT name, value FROM duckdb_settings() WHERE name IN (SELECT unnest(?))", [list(values)]
-        ).fetchall()
+        before = {name: self._setting(name) for name in values}
         try:
             self.checkpoint_bytes = every if checkpoint_bytes is None else checkpoint_bytes
             self._set(values)
@@ -166,8 +164,12 @@ class Store:
             with suppress(
                 duckdb.FatalException
             ):  # after a full disk no statement runs any more; its own error is told
-                self._set(dict(before))
+                self._set(before)
             self.checkpoint_bytes = every
+
+    def _setting(self, name: str) -> str:
+        ((value,),) = self.con.execute("SELECT current_setting(?)", [name]).fetchall()
+        return str(value)
 
     def _set(self, values: Mapping[str, str]) -> None:
         for name, value in values.items():

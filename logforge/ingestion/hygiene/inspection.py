@@ -77,10 +77,10 @@ def _suspects(texts: pl.Series, redaction: Redaction, as_json: bool) -> Iterable
     patterns += [SHAPELESS] if redaction.secrets else []
     patterns += [personal_data.SUSPECT] if redaction.personal else []
     mask = texts.str.contains("|".join(patterns))
-    hints = sorted({*(HINTS if redaction.secrets else ()), *(() if as_json else injection.HINTS)})
+    hints, cased = _hints(redaction.secrets, not as_json)
     if hints:
         mask |= texts.str.contains_any(hints, ascii_case_insensitive=True)
-    if foreign := [*_cased(hints), *([] if as_json else [injection.SUSPECT])]:
+    if foreign := [*cased, *([] if as_json else [injection.SUSPECT])]:
         beyond_ascii = texts.filter(texts.str.len_bytes() != texts.str.len_chars())
         if len(found := beyond_ascii.filter(beyond_ascii.str.contains("|".join(foreign)))):
             mask |= texts.is_in(found)
@@ -94,9 +94,13 @@ def _suspects(texts: pl.Series, redaction: Redaction, as_json: bool) -> Iterable
     return [*texts.filter(mask), *(values[index] for index in sorted(places))]
 
 
-def _cased(hints: Iterable[str]) -> list[str]:
-    """Patterns (of Rust's kind) for the hints that another case has other letters beyond ASCII for."""
-    return [f"(?i:{re.escape(hint)})" for hint in hints if any(c.upper() != c > "\x7f" for c in hint)]
+@cache
+def _hints(secrets: bool, injected: bool) -> tuple[list[str], list[str]]:
+    """Words that what is looked for has, and patterns (of Rust's kind) for those that another case has other letters beyond ASCII
+    for."""
+    words = sorted({*(HINTS if secrets else ()), *(injection.HINTS if injected else ())})
+    cased = [f"(?i:{re.escape(word)})" for word in words if any(c.upper() != c > "\x7f" for c in word)]
+    return words, cased
 
 
 def _unescaped(text: str) -> str:
