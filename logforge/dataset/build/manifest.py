@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 import polars as pl
@@ -87,6 +88,7 @@ def package_versions() -> dict[str, str]:
     return {package: found for package in PACKAGES if (found := _version(package))}
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return version(package)

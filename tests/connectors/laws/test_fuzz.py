@@ -29,7 +29,7 @@ from support.mutated_bytes import BYTES
 from support.mutations import Seed, Vocabulary, input_of
 from support.thoroughness import enough
 
-INPUTS = enough(60, 300)
+INPUTS = enough(40, 300)
 MAPPINGS = 300
 MEMORY_MB = 256
 """Inputs of some kilobytes, one after the other: a reader that hoards, or takes a number from a log for a size, takes more."""
