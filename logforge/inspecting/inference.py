@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from logforge.connectors.records import BUILT_IN
+from logforge.inspecting.calls import find_calls
 from logforge.inspecting.drafts import Draft, drafts_of
 from logforge.inspecting.mapping_text import doubts_of, mapping_text
-from logforge.inspecting.places import find_places
+from logforge.inspecting.places import Place, find_places
 from logforge.inspecting.proof import Proof, prove
+from logforge.inspecting.routes import Route, as_path
 from logforge.inspecting.samples import Sample
+from logforge.inspecting.speech import has_sentence
 from logforge.schemas import SpecError
 
 
@@ -27,9 +30,10 @@ class Inferred:
 def infer(sample: Sample) -> Inferred | None:
     """The mapping that reads most of a sample; None when no draft reads a talk out of it."""
     name = name_for(sample.label)
-    best: tuple[float, Draft, Proof] | None = None
+    best: tuple[float, Draft, Proof, Place] | None = None
+    places = find_places(sample.documents)
     tried: set[str] = set()
-    for place in find_places(sample.documents):
+    for place in places:
         for draft in drafts_of(place):
             text = mapping_text(draft, name, sample.label)
             if text in tried:
@@ -41,17 +45,34 @@ def infer(sample: Sample) -> Inferred | None:
                 continue
             score = proof.score - 0.02 * len(doubts_of(draft))
             if proof.holds and (best is None or score > best[0] + 1e-9):
-                best = score, draft, proof
+                best = score, draft, proof, place
     if best is None:
         return None
-    _, draft, proof = best
-    draft = _warned(draft, proof)
+    _, draft, proof, place = best
+    draft = _warned(draft, proof, _left_places(place, places))
     return Inferred(mapping_text(draft, name, sample.label), proof, tuple(doubts_of(draft)))
 
 
-def _warned(draft: Draft, proof: Proof) -> Draft:
-    """What the trial says against the draft becomes part of its doubts."""
-    doubts = list(draft.doubts)
+def _left_places(chosen: Place, places: list[Place]) -> list[str]:
+    """Other lists of the file that hold sentences or calls: nothing of them is read."""
+    left = [
+        place.route
+        for place in places
+        if not _is_within(place.route, chosen.route)
+        and not _is_within(chosen.route, place.route)
+        and (any(map(has_sentence, place.units.flats)) or find_calls(place.units))
+    ]
+    outer = [route for route in left if not any(route != one and _is_within(route, one) for one in left)]
+    return [f"nothing of {as_path(route)} is read" for route in outer[:3]]
+
+
+def _is_within(route: Route, outer: Route) -> bool:
+    return route[: len(outer)] == outer
+
+
+def _warned(draft: Draft, proof: Proof, left: list[str]) -> Draft:
+    """What the trial says against the draft becomes part of its doubts, and what was left."""
+    doubts = [*draft.doubts, *left]
     if proof.repeated > 0.3:
         doubts.append(
             "many conversations repeat what earlier ones said at the same place: are they requests with the talk so far?"

@@ -14,7 +14,7 @@ Route = tuple[str | int | None, ...]
 _DEEPEST = 9
 _WIDEST = 400
 _PLAIN = re.compile(r"[^.\[\]'\"*\s]+")
-_NUMBERED = re.compile(r"\d+|[A-Za-z]+[-_ ]?\d+|(?=.*\d)[0-9a-fA-F-]{8,}")
+_NUMBERED = re.compile(r"\d+|[A-Za-z]+[-_ ]?\d+|(?:[A-Za-z]+[-_ ])?(?=.*\d)[0-9a-fA-F-]{8,}")
 
 
 def opened(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -111,10 +112,11 @@ def _speaks(units: Units, route: Route, value: str) -> bool:
     own = units.chosen(
         at for at, one in enumerate(units.column(route)) if scalar(one) and written(one) == value
     )
-    return sum(map(_has_sentence, own.flats)) >= 0.5 * len(own)
+    return sum(map(has_sentence, own.flats)) >= 0.5 * len(own)
 
 
-def _has_sentence(held: Flat) -> bool:
+def has_sentence(held: Flat) -> bool:
+    """Whether some text in it has three words or more."""
     return any(_is_sentence(item) for items in held.values() for item in items)
 
 
@@ -195,7 +197,7 @@ def _joined(units: Units, best: Roles, other: Roles) -> Roles | None:
         if (said := other.of(unit)) in ("tool", "call") and said != best.of(unit)
     ]
     skipped = [held for unit, held in zip(units.values, units.flats, strict=True) if other.skipped(unit)]
-    skips = {} if any(map(_has_sentence, skipped)) else other.skips
+    skips = {} if any(map(has_sentence, skipped)) else other.skips
     if not changed and not (skips and skipped):
         return None
     return Roles(
@@ -266,12 +268,13 @@ def _doubts(values: Counter[str], means: dict[str, str | None]) -> tuple[str, ..
 # --- a field for each side ------------------------------------------------------------------------------------------
 
 
-def find_sides(units: Units) -> Sides | None:
-    """The fields of question and answer."""
+def find_sides(units: Units, closed: Iterable[Route] = ()) -> Sides | None:
+    """The fields of question and answer; what stands below `closed` (the calls) is neither."""
+    shut = tuple(closed)
     asked: list[tuple[float, Route]] = []
     answered: list[tuple[float, Route]] = []
     for route in units.scalars(deepest=8, lists=2):
-        if None in route and not _is_single(units, route):
+        if (None in route and not _is_single(units, route)) or any(route[: len(one)] == one for one in shut):
             continue
         side = side_of([step for step in route if isinstance(step, str)])
         told = talking(units, route)

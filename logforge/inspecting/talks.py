@@ -51,7 +51,8 @@ def talks_of(units: Units) -> Iterator[Talk]:
         return
     if (roles := find_roles(units)) is not None:
         yield _of_roles(units, roles)
-    if (sides := find_sides(units)) is not None:
+    called = [calls.place for calls in find_calls(units) if calls.place]
+    if (sides := find_sides(units, called)) is not None:
         yield _of_sides(units, sides)
 
 

@@ -28,8 +28,10 @@ NO_MESSAGE = frozenset(
     "heartbeat typing metric metrics debug ping presence joined left join leave opened closed status lifecycle read receipt"
     " session created meta metadata header trace telemetry connected disconnected feedback rating".split()
 )
-QUESTION = frozenset("question prompt query request input ask asked utterance q instruction".split())
-ANSWER = frozenset("final answer response reply output completion generation answered a replied".split())
+QUESTION = frozenset("req question prompt query request input ask asked utterance q instruction".split())
+ANSWER = frozenset(
+    "final res resp answer response reply output completion generation answered a replied".split()
+)
 NO_SPEECH = frozenset(
     "id ids uuid time timestamp at date ts created updated tokens token count length len model name lang language type score"
     " rating cost latency ms duration version hash url status code locale channel email index number format expected"
@@ -118,6 +120,7 @@ ARGUMENT_KEYS = (
 )
 RESULT_KEYS = (
     "result",
+    "ret",
     "output",
     "observation",
     "response",

@@ -1018,6 +1018,102 @@ def parallel_lists(talks: list[Talk]) -> bytes:
     )
 
 
+def sessions_by_key(talks: list[Talk]) -> bytes:
+    held = {
+        f"session_{talk.id}": [
+            {
+                "from": who,
+                "type": "text",
+                "content": text,
+                "timestamp": int(turn.at.timestamp() * 1000) + late,
+                "fingerprint": 7,
+            }
+            for turn in talk.turns
+            for who, text, late in (("user", turn.asked, 0), ("operator", turn.answer, 900))
+        ]
+        for talk in talks
+    }
+    return _document({"website": "w1", "sessions": held})
+
+
+def capital_columns(talks: list[Talk]) -> bytes:
+    rows = [
+        [talk.id, _iso(turn, late), name, role, text]
+        for talk in talks
+        for turn in talk.turns
+        for name, role, text, late in (
+            ("Ann", "Caller", turn.asked, 0),
+            ("Desk", "Virtual Agent", turn.answer, 4),
+        )
+    ]
+    return _csv(["Conversation ID", "Time", "Participant", "Role", "Utterance"], rows, ";")
+
+
+def two_tables(talks: list[Talk]) -> bytes:
+    said: list[Any] = []
+    called: list[Any] = []
+    for talk in talks:
+        for turn in talk.turns:
+            said.append({"id": len(said), "thread": talk.id, "role": "user", "text": turn.asked})
+            called += [
+                {"message": len(said), "name": u.tool, "args": u.arguments, "result": u.result}
+                for u in turn.uses
+            ]
+            said.append({"id": len(said), "thread": talk.id, "role": "assistant", "text": turn.answer})
+    return _document({"messages_table": said, "tool_calls_table": called})
+
+
+def calls_by_key(talks: list[Talk]) -> bytes:
+    rows = []
+    for talk in talks:
+        turns: list[Any] = []
+        for turn in talk.turns:
+            turns.append({"who": "user", "text": turn.asked})
+            turns.append(
+                {"who": "bot", "actions": [{u.tool: u.arguments} for u in turn.uses], "text": turn.answer}
+            )
+        rows.append({"id": talk.id, "turns": turns})
+    return _lines(rows)
+
+
+def gateway_lines(talks: list[Talk]) -> bytes:
+    return _lines(
+        [
+            {
+                "ts": _iso(turn),
+                "session": talk.id,
+                "req": {"path": "/chat", "body": {"text": turn.asked}},
+                "res": {
+                    "code": 200,
+                    "body": {
+                        "reply": turn.answer,
+                        "functions": [
+                            {"fn": u.tool, "kwargs": u.arguments, "ret": u.result} for u in turn.uses
+                        ],
+                    },
+                },
+            }
+            for talk in talks
+            for turn in talk.turns
+        ]
+    )
+
+
+def messages_by_kind(talks: list[Talk]) -> bytes:
+    """Each message is an object under the name of its kind."""
+    rows = []
+    for talk in talks:
+        log: list[Any] = []
+        for turn in talk.turns:
+            log.append({"human": {"text": turn.asked}})
+            log += [
+                {"tool": {"name": u.tool, "arguments": u.arguments, "output": u.result}} for u in turn.uses
+            ]
+            log.append({"assistant": {"text": turn.answer}})
+        rows.append({"uuid": talk.id, "log": log, "success": talk.solved})
+    return _lines(rows)
+
+
 SHAPES = (
     Shape("chat_csv", "chats.csv", chat_csv, calls=False),
     Shape("question_csv", "asked.csv", question_csv, calls=False),
@@ -1059,4 +1155,11 @@ SHAPES = (
     Shape("actor_and_verb", "verbs.jsonl", actor_and_verb),
     Shape("rounds_of_messages", "rounds.json", rounds_of_messages),
     Shape("parallel_lists", "parallel.jsonl", parallel_lists, calls=False),
+    # And a third time.
+    Shape("sessions_by_key", "crisp.json", sessions_by_key, calls=False),
+    Shape("capital_columns", "export.csv", capital_columns, calls=False),
+    Shape("two_tables", "tables.json", two_tables),
+    Shape("calls_by_key", "keyed.jsonl", calls_by_key),
+    Shape("gateway_lines", "gateway.jsonl", gateway_lines),
+    Shape("messages_by_kind", "kinds.jsonl", messages_by_kind),
 )
