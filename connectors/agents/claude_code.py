@@ -34,6 +34,8 @@ from logforge.schemas import Ending, Episode, Reading, Reject, ResultStatus, Ste
 INTERRUPTED = "[Request interrupted by user"
 """How the marker begins that Claude Code writes in the user's name when the user stops it."""
 _REFUSED = re.compile(r"The user doesn't want to (?:proceed with|take) this|\[Request interrupted by user")
+_OWN = frozenset({"uuid", "parentUuid", "session_id", "parent_tool_use_id", "isSidechain"})
+"""Keys that tell a session's lines where they name no `sessionId`: old versions, iFlow's, and what `--output-format stream-json` writes."""
 _EXPORT = re.compile(rb'\s*\{\s*"loglines"\s*:\s*(?=\[)')
 
 
@@ -41,7 +43,7 @@ class ClaudeCode:
     """Claude Code's session files."""
 
     name = "claude_code"
-    version = 5
+    version = 6
     record = "one line of the session file, or one element of the export's `loglines`"
     fills = ("thoughts", "tokens", "cost", "latency", "times")
 
@@ -66,14 +68,18 @@ class ClaudeCode:
 
 
 def _is_session_line(line: bytes) -> bool:
-    if b'"sessionId"' not in line:
+    if b'"message"' not in line:
         return False
     try:
         row = loads(line)
     except NotJson:
         return False
-    named = isinstance(row, dict) and row.get("type") in ("user", "assistant") and "sessionId" in row
-    return named and isinstance(row.get("message"), dict)
+    message = (
+        row.get("message") if isinstance(row, dict) and row.get("type") in ("user", "assistant") else None
+    )
+    if not isinstance(message, dict):
+        return False
+    return "sessionId" in row or (bool(_OWN & row.keys()) and message.get("role") == row["type"])
 
 
 def _records(source: Source) -> Iterator[tuple[str, Any | Reject]]:

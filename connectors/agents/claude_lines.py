@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors.episodes import bad_record, micros, text_or_none
+from logforge.connectors.episodes import bad_record, first_text, micros, text_or_none
 from logforge.connectors.records import canonical
 from logforge.schemas import Duplicate, Reading, Reject, Skip
 
@@ -113,14 +113,15 @@ class Lines:
         """The lines of each run, in the order of its first line."""
         found: dict[Chain, list[Line]] = {}
         for line in self.kept:
-            chain = Chain(text_or_none(line.row.get("sessionId")), self._root(line.row))
+            chain = Chain(first_text(line.row, "sessionId", "session_id"), self._root(line.row))
             found.setdefault(chain, []).append(line)
         return found
 
     def _root(self, row: dict[str, Any]) -> str | None:
-        """The uuid of the first line of the sub-agent's run that a line is part of; None for the session's own lines."""
+        """The uuid of the first line of the sub-agent's run that a line is part of, or the id of the call that started it; None
+        for the session's own lines."""
         if row.get("isSidechain") is not True:
-            return None
+            return text_or_none(row.get("parent_tool_use_id"))
         uuid = text_or_none(row.get("uuid")) or "sidechain"
         path: dict[str, None] = {}
         while uuid not in self._roots:

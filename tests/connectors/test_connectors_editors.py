@@ -388,3 +388,36 @@ def test_parts_of_opencode_that_are_lost_are_told(tmp_path):
     ]
     (session,) = episodes(readings)
     assert [s.action for s in session.steps] == ["read", "bash", "edit", "webfetch"]
+
+
+# --- Claude Code's lines without `sessionId` --------------------------------------------------------------------------
+
+
+def test_what_claude_code_streams_is_a_session_with_its_sub_agents():
+    readings = read(FILES / "claude_code" / "stream_json.jsonl", "claude_code")
+    main, helper = episodes(readings)
+    assert [(s.action, s.result) for s in main.steps] == [("Task", "three"), ("respond", None)]
+    assert [(s.action, s.result) for s in helper.steps] == [("Bash", "3")]
+    assert helper.parent_episode_id == main.episode_id
+    assert main.session_id == helper.session_id == "5b0c6d3e-0000-4000-8000-00000000c0de"
+    assert (helper.model, helper.task) == ("claude-haiku-4", "count")
+
+
+def test_lines_of_claude_code_that_name_no_session_are_one_run():
+    (episode,) = episodes(read(FILES / "claude_code" / "without_session.jsonl", "claude_code"))
+    assert (episode.session_id, episode.task, episode.ending) == (None, "Read a.txt", "terminal")
+    assert [(s.action, s.result, s.latency_s) for s in tool_steps(episode)] == [("Read", "hello", 1.0)]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"type": "user", "message": {"role": "user", "content": "x"}},
+        {"type": "message", "uuid": "u", "message": {"role": "user", "content": "x"}},
+        {"type": "user", "uuid": "u", "message": {"role": "model", "content": "x"}},
+        {"type": "user", "uuid": "u", "message": "x"},
+    ],
+)
+def test_lines_that_only_look_like_claude_codes_are_not_claimed(tmp_path, write_jsonl, row):
+    claims = detect(write_jsonl(tmp_path / "x.jsonl", [row, row]))
+    assert "claude_code" not in [claim.connector.name for claim in claims]
