@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from logforge.connectors.chat import tool_names
@@ -18,7 +19,7 @@ from logforge.connectors.episodes import (
 from logforge.connectors.records import canonical
 from logforge.connectors.traces.attributes import Attributes, Found, Row, rows_of
 from logforge.connectors.traces.envelopes import Where
-from logforge.connectors.traces.messages import Said, inside, read_message, read_messages
+from logforge.connectors.traces.messages import Said, inside, read_message, read_messages, undecided
 from logforge.connectors.traces.spans import Kind, Span, ToolRun, skip_reason
 from logforge.schemas import Reject
 
@@ -26,6 +27,8 @@ _MODEL = frozenset({"chat", "generate_content", "text_completion"})
 _KINDS: dict[str, Kind] = {"invoke_agent": "agent", "execute_tool": "tool", "invoke_workflow": "group"}
 OPERATIONS = frozenset({*_KINDS, "embeddings", "retrieval", "create_agent", "plan"})
 """Operations whose spans are skipped under their own name when they belong to no run."""
+_ABOUT = re.compile(r"(?:gen_ai|event|index|role|finish_reason)(?:[._]|\Z)")
+"""Attributes of a message's event that are no message."""
 _HISTORY = ("system", "user", "assistant", "tool")
 EVALUATION = "gen_ai.evaluation.result"
 
@@ -132,7 +135,7 @@ def _read_parts(span: Span, attributes: Attributes) -> None:
         ("gen_ai.output.messages", "assistant", span.replies),
     ):
         if (found := attributes.find(key)) is not None:
-            into += read_messages(found.value, found.where, role, span.rejects)
+            into += read_messages(found.value, found.where, role, span.rejects, named=True)
 
 
 def _read_events(span: Span, events: list[Event]) -> None:
@@ -161,8 +164,9 @@ def _event_message(event: Event, role: str, rejects: list[Reject]) -> list[Said]
         return read_messages(value, where, role, rejects)
     keys = ("content", "tool_calls", "message", "finish_reason", "id", "tool_call_id")
     fields = {key: event.attributes.get(key) for key in keys if key in event.attributes}
-    if not fields:
-        return []  # content capture was off: the event says only that there was a message
+    if not fields:  # content capture was off: the event says only that there was a message
+        odd = {key: event.attributes.get(key) for key in event.attributes if not _ABOUT.match(key)}
+        return [undecided(event.attributes.locator, odd)] if odd else []
     if "message" not in fields or event.name != "gen_ai.choice":
         fields["role"] = role
 
@@ -189,8 +193,8 @@ def _indexed(attributes: Attributes, prefix: str, role: str, rejects: list[Rejec
 def _indexed_message(row: Row, locator: str, role: str, rejects: list[Reject]) -> Said | None:
     named = row["role"].value if "role" in row else role
     shell = read_message({"role": named}, lambda _: locator, role, rejects)
-    if shell is None:
-        return None
+    if shell is None or shell.unknown:
+        return shell
     said, named = Said(shell.role, locator), shell.role
     content = row.get("content")
     if content is not None and content.value not in (None, ""):

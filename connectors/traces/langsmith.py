@@ -31,8 +31,35 @@ from logforge.connectors.episodes import (
     text_or_none,
 )
 from logforge.connectors.records import Head, Source, canonical
+from logforge.connectors.traces.envelopes import is_foreign
 from logforge.connectors.traces.langsmith_runs import Run, Runs, answers_of, is_run, messages_of
 from logforge.schemas import Ending, Episode, Reading, Reject, Skip
+
+_FIELDS = frozenset(
+    {
+        "id",
+        "trace_id",
+        "dotted_order",
+        "parent_run_id",
+        "run_type",
+        "name",
+        "inputs",
+        "outputs",
+        "extra",
+        "events",
+    }
+    | {
+        "serialized",
+        "metadata",
+        "tags",
+        "error",
+        "feedback_stats",
+        "session_id",
+        "reference_example_id",
+        "attachments",
+    }
+)
+"""Fields of a run in which no answer lies that is not in its outputs."""
 
 
 class LangsmithRuns:
@@ -154,9 +181,22 @@ def _add_conversation(builder: EpisodeBuilder, chain: list[Run]) -> dict[int, st
     ids: dict[int, str] = {}
     for index, (message, where) in enumerate(messages_of(chain[-1])):
         ids |= _add(builder, message, where, told.get(index))
-    for message, where in answers_of(chain[-1]):
+    answers = answers_of(chain[-1])
+    for message, where in answers:
         ids |= _add(builder, message, where, chain[-1])
+    if not answers:
+        _note_unread(builder, chain[-1])
     return ids
+
+
+def _note_unread(builder: EpisodeBuilder, run: Run) -> None:
+    """What a run without an answer gave, in outputs that are not understood or under a key that nobody reads."""
+    for key, value in run.fields.items():
+        where = run.places[key]
+        if key == "outputs" and value:
+            builder.unknown(where, value, decides=run.kind == "llm" or is_foreign(value))
+        elif key not in _FIELDS and is_foreign(value):
+            builder.unknown(where, value, decides=True)
 
 
 def _add(builder: EpisodeBuilder, message: Any, where: str, told: Run | None) -> dict[int, str]:

@@ -116,6 +116,12 @@ class Runs:
             pieces = row.get(kind)
             for index, piece in enumerate(pieces if isinstance(pieces, list) else ()):
                 self._piece(piece, at(locator, f"/{kind}/{index}"), locator)
+        for kind, pieces in row.items():
+            if kind not in ("post", "patch") and isinstance(pieces, list | dict) and pieces:
+                part = bad_part(
+                    at(locator, f"/{kind}"), "neither runs nor ends of runs", "unknown_part", pieces
+                )
+                self.rejects.setdefault(locator, []).append(part)
 
     def _piece(self, piece: Any, where: str, record: str) -> None:
         run_id = text_or_none(piece.get("id")) if isinstance(piece, dict) else None

@@ -151,10 +151,13 @@ def inside(value: Any, where: Where) -> tuple[Any, Where]:
     return value, where
 
 
-def read_messages(given: Any, place: Where, role: str, rejects: list[Reject]) -> list[Said]:
+def read_messages(
+    given: Any, place: Where, role: str, rejects: list[Reject], *, named: bool = False
+) -> list[Said]:
     """The messages of a payload: a list of them, an object that holds one, a message, or a bare text said by `role`.
 
-    What is JSON but no message stays the text that it is: a model may well answer in JSON.
+    What is JSON but no message stays the text that it is: a model may well answer in JSON. Not so where the log calls it
+    messages (`named`).
     """
     whole, outer = inside(given, place)
     value, where = opened(whole, outer)
@@ -170,7 +173,7 @@ def read_messages(given: Any, place: Where, role: str, rejects: list[Reject]) ->
         return _read_list(value, where, role, rejects)
     if given is None or given == "" or value in ([], {}):
         return []
-    if role == "assistant" and is_foreign(value):
+    if role == "assistant" and (is_foreign(value) or (named and isinstance(value, dict | list))):
         return [undecided(place(""), value)]
     return [plain(role, _text(given), place(""))]
 

@@ -9,6 +9,7 @@ from logforge.connectors.episodes import (
     Answer,
     Call,
     Text,
+    Unknown,
     Verdict,
     bad_part,
     cost_or_none,
@@ -110,7 +111,9 @@ def _message(row: Row, locator: str, role: str, rejects: list[Reject]) -> Said |
 
 def _add_texts(said: Said, row: Row) -> None:
     content = row.get("message.content")
-    if content is not None and content.value not in (None, ""):
+    if content is not None and isinstance(content.value, dict) and said.role != "tool":
+        said.unknown.append(Unknown(content.locator, content.value))
+    elif content is not None and content.value not in (None, ""):
         said.texts.append(Text(text_of(content.value) or "", content.locator))
     for part in rows_of(row, "message.contents"):
         kind = part["message_content.type"].value if "message_content.type" in part else "part"

@@ -30,6 +30,7 @@ from logforge.connectors.traces import (
 from logforge.connectors.traces.attributes import Attributes, Found, time_of
 from logforge.connectors.traces.episodes import Traces
 from logforge.connectors.traces.genai import Event
+from logforge.connectors.traces.leftovers import note_unread
 from logforge.connectors.traces.otlp_logs import LogRecords
 from logforge.connectors.traces.spans import Span
 from logforge.schemas import Duplicate, Reading, Reject, Skip
@@ -189,6 +190,7 @@ def _fill(span: Span, raw: _Raw) -> None:
         genai_attributes.fill(span, name, attributes, events)
     else:
         span.reason = "no_agent_attributes"
+    note_unread(span, attributes, events)
     span.conversation = span.conversation or attributes.text("gen_ai.conversation.id")
     if span.kind == "tool" and span.run is None:
         span.kind, span.reason = "other", "nameless_tool_span"

@@ -11,7 +11,7 @@ import pytest
 from logforge.connectors.captures.trees import branches
 from logforge.connectors.detection import detect
 from logforge.connectors.records.base import Source
-from logforge.schemas.episode import Episode
+from logforge.schemas.episode import Episode, Skip
 from support.places import DATA
 from support.read_logs import episodes, rejects, tool_steps
 
@@ -203,3 +203,94 @@ def test_claude_ai_of_an_unknown_sender_nothing_is_kept(tmp_path):
     readings = written(tmp_path / "x.json", [{"uuid": "u", "chat_messages": messages}])
     assert not any(isinstance(reading, Episode) for reading in readings)
     assert rejects(readings)[0].rule == "unknown_part"
+
+
+# --- HAR --------------------------------------------------------------------------------------------------------------
+
+HAR = FIXTURES / "har" / "traffic.har"
+
+
+def test_har_exchanges_of_four_apis_become_conversations():
+    readings = read(HAR)
+    failed, chat, messages, responses, gemini = episodes(readings)
+    assert (failed.steps, failed.ending_reason) == ([], "the last model call failed: Rate limit reached")
+    told = [
+        (e.model, [(s.action, s.result) for s in tool_steps(e)], e.messages[-1].content, e.tools)
+        for e in (chat, messages, responses, gemini)
+    ]
+    assert told == [
+        ("gpt-4o-2024-08-06", [("find_order", "shipped")], "It was shipped.", ["find_order"]),
+        ("claude-sonnet-4-5", [("read", "blue")], "It says blue.", ["list", "read"]),
+        ("gpt-5-2025-08-07", [("add", "5")], "5, of course.", ["add"]),
+        ("gemini-2.5-flash", [("weather", '{"output":"sunny"}')], "It is sunny.", ["weather"]),
+    ]
+    assert [e.messages[2].thought for e in (messages, responses, gemini)] == [
+        "I read it.",
+        "Use the tool.",
+        "Ask the tool.",
+    ]
+    assert all(e.ending == "terminal" and e.records == 2 for e in (chat, messages, responses, gemini))
+    assert [(item.reason, item.records) for item in readings if isinstance(item, Skip)] == [
+        ("other_traffic", 1)
+    ]
+
+
+def test_har_keeps_no_key():
+    kept = str(read(HAR))
+    assert "not-a-real-key" in HAR.read_text()
+    assert "not-a-real-key" not in kept
+
+
+def test_a_har_stream_that_stops_is_cut(tmp_path):
+    har = json.loads(HAR.read_text())
+    content = har["log"]["entries"][3]["response"]["content"]
+    content["text"] = "\n\n".join(content["text"].split("\n\n")[:2]) + "\n\n"
+    chat = next(e for e in episodes(written(tmp_path / "x.har", har)) if e.model == "gpt-4o-2024-08-06")
+    assert (chat.messages[-1].content, chat.ending) == ("It was ", "truncated")
+
+
+def test_a_har_response_of_another_shape_makes_no_utterance(tmp_path):
+    har = json.loads(HAR.read_text())
+    har["log"]["entries"] = har["log"]["entries"][5:6]
+    content = har["log"]["entries"][0]["response"]["content"]
+    content["text"] = content["text"].replace('"content"', '"inhalt"')
+    readings = written(tmp_path / "x.har", har)
+    assert not episodes(readings)
+    assert rejects(readings)[0].rule == "unknown_part"
+
+
+# --- MLflow -----------------------------------------------------------------------------------------------------------
+
+
+def test_mlflow_traces_of_both_generations_are_one_shape():
+    (old,) = episodes(read(FIXTURES / "mlflow" / "mlflow_2.json"))
+    clerk, graph, broken = episodes(read(FIXTURES / "mlflow" / "mlflow_3.jsonl"))
+    for episode in (old, clerk):
+        assert [(s.action, s.result_status) for s in tool_steps(episode)] == [
+            ("find_order", "ok"),
+            ("refund", "error"),
+        ]
+        assert episode.tools == ["find_order", "refund"]
+    assert (old.success, clerk.success, clerk.session_id, clerk.user_id) == (None, True, "session-1", "ann")
+    assert old.messages[2].thought == "Look it up first."
+    assert round(clerk.cost_usd or 0, 6) == 0.0009
+    assert [m.tokens_out for m in clerk.messages if m.role == "assistant"] == [5, 5, 5]
+    assert (graph.model, [s.action for s in graph.steps], graph.messages[0].content) == (
+        "gpt-4o-mini",
+        ["find_order"],
+        "Answer briefly.",
+    )
+    assert (broken.ending, broken.steps) == ("truncated", [])
+
+
+def test_mlflow_rows_of_search_traces_hold_the_trace_as_text(tmp_path):
+    trace = json.loads((FIXTURES / "mlflow" / "mlflow_2.json").read_text())
+    (whole,) = episodes(read(FIXTURES / "mlflow" / "mlflow_2.json"))
+    for row in (
+        {"trace_id": "x", "trace": json.dumps(trace)},
+        {"spans": trace["data"]["spans"], "trace_id": "x"},
+    ):
+        path = tmp_path / "rows.json"
+        path.write_text(json.dumps([row]))
+        (episode,) = episodes(read(path))
+        assert [m.content for m in episode.messages] == [m.content for m in whole.messages]

@@ -7,7 +7,8 @@ import random
 import uuid
 from typing import Any
 
-from support.renderers import Said, Shape, Talk, Turn
+from support.renderers import Said, Shape, Talk, Turn, shuffled_together
+from support.renderers_traces import requests_of
 
 
 def chatgpt(talks: list[Talk], chance: random.Random) -> bytes:
@@ -113,7 +114,47 @@ def claude_blocks(entry: Said | Turn) -> list[dict[str, Any]]:
     return found
 
 
+def har(talks: list[Talk], chance: random.Random) -> bytes:
+    """The requests of several talks at the same time, each with its response, at once or as a stream; and other traffic."""
+    queues = [[har_entry(asked, answer, chance) for asked, answer in requests_of(talk)] for talk in talks]
+    entries = shuffled_together(queues, chance)
+    for number, entry in enumerate(entries):
+        entry["startedDateTime"] = f"2026-01-02T10:{number // 60:02}:{number % 60:02}.000Z"
+    return json.dumps({"log": {"version": "1.2", "creator": {"name": "test"}, "entries": entries}}).encode()
+
+
+def har_entry(asked: list[dict[str, Any]], answer: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    body = json.dumps({"model": "m", "messages": asked})
+    whole = json.dumps({"choices": [{"index": 0, "message": answer, "finish_reason": "stop"}]})
+    text = chance.choice([whole, har_stream(answer)])
+    url = "https://llm.example/v1/chat/completions?key=secret"
+    request = {"method": "POST", "url": url, "headers": [], "postData": {"text": body}}
+    return {"time": 10.0, "request": request, "response": {"status": 200, "content": {"text": text}}}
+
+
+def har_stream(answer: dict[str, Any]) -> str:
+    """An answer in pieces: each text in two, each call's arguments too."""
+    deltas: list[dict[str, Any]] = [{"role": "assistant"}]
+    for key in ("reasoning_content", "content"):
+        text = answer.get(key) or ""
+        deltas += [{key: piece} for piece in (text[:3], text[3:]) if piece]
+    for index, call in enumerate(answer.get("tool_calls", [])):
+        given = call["function"]["arguments"]
+        begun = call | {
+            "index": index,
+            "function": {"name": call["function"]["name"], "arguments": given[:2]},
+        }
+        deltas.append({"tool_calls": [begun]})
+        deltas.append({"tool_calls": [{"index": index, "function": {"arguments": given[2:]}}]})
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    return (
+        "".join(f"data: {json.dumps({'choices': [choice]})}\n\n" for choice in choices) + "data: [DONE]\n\n"
+    )
+
+
 SHAPES = {
     "chatgpt": Shape("chatgpt", ".json", chatgpt, parallel=False, ids_repeat=False),
+    "har": Shape("har", ".har", har, ends_with_agent=True),
     "claude.ai": Shape("claude_ai", ".json", claude_ai, system=False, flags_failure=True),
 }

@@ -52,3 +52,27 @@ def test_what_is_not_understood_makes_no_decision(name, record, tmp_path):
         assert list(unsound(readings)) == [], what
         assert not invented(whole, readings), what
         assert not lost(whole, readings, what), what
+
+
+TRACES = ("langfuse", "langsmith_runs", "otlp")
+SPANS = [
+    (name, path.name, number, record)
+    for name in TRACES
+    for path in sorted((DATA / "connectors" / name).iterdir())
+    for number, (_, record) in enumerate(Source(path, "log").records())
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "record"),
+    [pytest.param(name, record, id=f"{name}-{file}-{number}") for name, file, number, record in SPANS],
+)
+def test_a_trace_makes_no_utterance_of_what_is_not_understood(name, record, tmp_path):
+    """But an answer in JSON may be one that the model gave. Names of events are free."""
+    path = tmp_path / "log.json"
+    whole = read(record, name, path)
+    changed = list(spoiled(record, frozenset({"events"})))
+    for what, value in random.Random(name).sample(changed, min(len(changed), enough(60, 10_000))):
+        readings = read(value, name, path)
+        assert list(unsound(readings)) == [], what
+        assert not {said for _, said in invented(whole, readings) if said[:1] not in "{["}, what
