@@ -9,7 +9,7 @@ from logforge.schemas.faces import face
 if TYPE_CHECKING:
     from logforge.connectors.chat.anthropic_turns import add_turn
     from logforge.connectors.chat.dialects import dialect_of
-    from logforge.connectors.chat.dialogue import add_history, chat_ending, json_field
+    from logforge.connectors.chat.dialogue import add_given, chat_ending, json_field
     from logforge.connectors.chat.google_parts import (
         CallOrder,
         GoogleParts,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "CallOrder", "GoogleParts", "Response", "add_history", "add_message", "add_messages", "add_requested",
+    "CallOrder", "GoogleParts", "Response", "add_given", "add_message", "add_messages", "add_requested",
     "add_turn", "calls_of", "chat_ending", "dialect_of", "json_field", "key_of", "message_name",
     "offer_requested", "read_call", "read_parts", "read_response", "thought_of", "tokens", "tool_names",
     "value_of",
@@ -43,7 +43,7 @@ face(
     __name__,
     anthropic_turns="add_turn",
     dialects="dialect_of",
-    dialogue="add_history chat_ending json_field",
+    dialogue="add_given chat_ending json_field",
     google_parts="CallOrder GoogleParts Response key_of read_call read_parts read_response tokens value_of",
     openai_messages="add_message add_messages add_requested calls_of message_name offer_requested "
     "thought_of tool_names",

@@ -78,32 +78,36 @@ def _entries(text: str) -> list[dict[str, Any]]:
     return listed if told else []
 
 
-def add_history(builder: EpisodeBuilder, messages: list[Any], pointer: str, first: int = 0) -> None:
-    """Read OpenAI-style messages that the judged agent was given: they are messages, and no decisions of its own.
+def add_history(builder: EpisodeBuilder, messages: list[Any], pointer: str) -> None:
+    """Read OpenAI-style messages that the judged agent was given; `pointer` is the locator of the list."""
+    for index, message in enumerate(messages):
+        add_given(builder, message, f"{pointer}/{index}")
 
-    Calls among them are the assistant's text, and their results are what it was told (role user): a message of role
-    tool belongs to a step. `first` is the index of the first message in the list at `pointer`.
+
+def add_given(builder: EpisodeBuilder, message: Any, where: str) -> None:
+    """Read an OpenAI-style message that the judged agent was given: a message, and no decision of its own.
+
+    Calls in it are the assistant's text, and results are what the agent was told (role user): a message of role tool
+    belongs to a step.
     """
-    for index, message in enumerate(messages, first):
-        where = f"{pointer}/{index}"
-        role = message.get("role") if isinstance(message, dict) else None
-        if role in ("system", "developer", "user", "tool", "function"):
-            said = "user" if role in ("tool", "function") else role
-            builder.message(said, message.get("content"), where)
-        elif role == "assistant":
-            calls = message.get("tool_calls") or message.get("function_call")
-            key = "/tool_calls" if message.get("tool_calls") else "/function_call"
-            content = text_of(message.get("content"))
-            if calls and content:
-                builder.message(role, f"{content}\n{canonical(calls)}", where)
-            elif calls:
-                builder.message(role, canonical(calls), at(where, key))
-            else:
-                builder.message(role, content, where)
+    role = message.get("role") if isinstance(message, dict) else None
+    if role in ("system", "developer", "user", "tool", "function"):
+        said = "user" if role in ("tool", "function") else role
+        builder.message(said, message.get("content"), where)
+    elif role == "assistant":
+        calls = message.get("tool_calls") or message.get("function_call")
+        key = "/tool_calls" if message.get("tool_calls") else "/function_call"
+        content = text_of(message.get("content"))
+        if calls and content:
+            builder.message(role, f"{content}\n{canonical(calls)}", where)
+        elif calls:
+            builder.message(role, canonical(calls), at(where, key))
         else:
-            builder.rejects.append(
-                bad_part(where, "message of an unknown role in the history", "unknown_role", message)
-            )
+            builder.message(role, content, where)
+    else:
+        builder.rejects.append(
+            bad_part(where, "message of an unknown role in the history", "unknown_role", message)
+        )
 
 
 def json_field(row: dict[str, Any], key: str, locator: str) -> Any | Reject:

@@ -67,6 +67,7 @@ BUILT_IN = {
     "trl": "logforge.connectors.chat.trl:Trl",
     "vercel_ai": "logforge.connectors.sdks.vercel:VercelAi",
     "verifiers": "logforge.connectors.rollouts.verifiers:Verifiers",
+    "verifiers_traces": "logforge.connectors.rollouts.verifiers_traces:VerifiersTraces",
     "verl": "logforge.connectors.rollouts.verl:Verl",
     "xlam": "logforge.connectors.chat.xlam:Xlam",
 }

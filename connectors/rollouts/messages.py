@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors.chat import add_history, add_message
+from logforge.connectors.chat import add_given, add_message
 from logforge.connectors.episodes import EpisodeBuilder
 from logforge.connectors.records import NotJson, loads
 from logforge.schemas import Episode, Reading, Reject
@@ -25,12 +25,7 @@ class Talk:
         role = message.get("role") if isinstance(message, dict) else None
         call_id = message.get("tool_call_id") if role == "tool" else None
         if (role == "assistant" and not decided) or (isinstance(call_id, str) and call_id in self._given):
-            add_history(
-                self.builder,
-                [with_calls(message)],
-                where.rpartition("/")[0],
-                int(where.rpartition("/")[2] or 0),
-            )
+            add_given(self.builder, with_calls(message), where)
             self._given |= _ids(message)
         else:
             self._given -= _ids(message)

@@ -140,6 +140,41 @@ def test_rows_of_trl_are_not_taken(tmp_path):
     assert [claim.connector.name for claim in detect(path)] == ["trl"]
 
 
+def test_a_trace_s_ways_are_episodes_and_each_response_counts_once():
+    first, second, cut, broken = episodes(
+        read(FILES / "verifiers_traces" / "traces.jsonl", "verifiers_traces")
+    )
+    assert [(s.action, s.arguments, s.result) for s in tool_steps(first)] == [
+        ("find", '{"word":"ferry"}', "7")
+    ]
+    assert (roles(first), [s.kind for s in first.steps]) == ("s u a t a", ["tool", "respond"])
+    assert (roles(second), [s.kind for s in second.steps]) == ("s u u a", ["respond"])
+    assert [(e.score, e.ending, e.records) for e in (first, second)] == [
+        (0.75, "terminal", 1),
+        (0.75, "terminal", 0),
+    ]
+    assert (first.model, first.tools, first.messages[2].thought) == ("stand-in", ["find"], "Look it up.")
+    assert first.messages[2].created_at == 1_764_547_201_000_000
+    assert (cut.ending, cut.ending_reason, cut.score) == ("truncated", "the limit of turns", 0.0)
+    assert (broken.ending_reason, broken.score, broken.steps) == ("an error stopped it", None, [])
+
+
+def test_what_an_earlier_way_told_is_history_in_a_later_one(tmp_path):
+    node = {"sampled": True, "message": {"role": "assistant", "content": None, "tool_calls": [CALL]}}
+    nodes = [
+        {"message": {"role": "user", "content": "1 + 2?"}},
+        node | {"parent": 0},
+        {"parent": 1, "message": {"role": "tool", "tool_call_id": "c1", "content": "3"}},
+        {"parent": 2, "sampled": True, "message": {"role": "assistant", "content": "3"}},
+        {"parent": 2, "sampled": True, "message": {"role": "assistant", "content": "three"}},
+    ]
+    trace = {"task": {}, "nodes": nodes, "rewards": {}}
+    one, two = read(written(tmp_path, {"task": {}, "env": {}, "traces": [trace]}), "verifiers_traces")
+    assert [len(e.steps) for e in (one, two)] == [2, 1]
+    assert (roles(one), roles(two)) == ("u a t a", "u a u a")
+    assert (one.score, two.score) == (None, None)
+
+
 # --- ART --------------------------------------------------------------------------------------------------------------
 
 
