@@ -101,6 +101,7 @@ _RECORDS = """
 _PARTS = """
     orphan_result       | a result without a call it could answer                          | Look whether the log begins late or lost the call; nothing else of the record is lost.
     ambiguous_result    | a result without a call id that could answer several calls       | Log each result with its call's id, or those of all calls of a turn in order, then replay.
+    cut_attribute       | messages of a trace that a limit of length cut off               | Raise OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT (or the exporter's limit) and log again.
     nameless_call       | a call without the name of a tool                                | Mend the call in the log, then replay; without a name it is no decision.
     unknown_role        | a message or turn of a role its format does not know             | Look whether the role was renamed; say what it means in a --mapping, then replay.
     unparsed_call       | a turn whose text holds a call that cannot be read for certain     | Parse the calls with the model's own tool parser, or write them as `tool_calls`, then replay.

@@ -7,10 +7,11 @@ Keys are dotted (`llm.model_name`); every value knows its locator. Messages flat
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes import micros, text_or_none
+from logforge.connectors.episodes import first_text, micros, text_or_none
 from logforge.connectors.traces.envelopes import Where
 from logforge.connectors.traces.messages import inside
 
@@ -209,3 +210,17 @@ def time_of(row: dict[str, Any], keys: tuple[str, ...]) -> int | None:
         if (found := micros(value)) is not None and abs(found) < 1 << 62:
             return found
     return None
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{22}==|[A-Za-z0-9+/]{11}=")
+_HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{32}|[0-9a-fA-F]{16})")
+
+
+def otel_id(row: dict[str, Any], *keys: str) -> str | None:
+    """The id of a trace or a span under one of these keys, in lower-case hex: protobuf's own JSON has it in base64, some exporters with 0x."""
+    text = first_text(row, *keys)
+    if text is None:
+        return None
+    if plain := _HEX.fullmatch(text):
+        return plain[1].lower()
+    return b64decode(text).hex() if _BASE64.fullmatch(text) else text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -151,6 +152,13 @@ def inside(value: Any, where: Where) -> tuple[Any, Where]:
     return value, where
 
 
+_CUT = re.compile(
+    r"""\s*(?:\[\s*\{|\{\s*"(?:messages|choices)"\s*:\s*\[\s*\{)\s*"(?:role|parts|type|content|tool_calls|message|finish_reason)"\s*:"""
+    r"|<truncated due to size exceeding limit"
+)
+"""How messages begin that are no whole JSON: OpenTelemetry's SDKs cut attributes, Langfuse's puts words in their place."""
+
+
 def read_messages(
     given: Any, place: Where, role: str, rejects: list[Reject], *, named: bool = False
 ) -> list[Said]:
@@ -173,6 +181,10 @@ def read_messages(
         return _read_list(value, where, role, rejects)
     if given is None or given == "" or value in ([], {}):
         return []
+    if isinstance(value, str) and _CUT.match(value):
+        reason = "messages that a limit of length cut off: what follows is lost"
+        rejects.append(bad_part(place(""), reason, "cut_attribute", value))
+        return [undecided(place(""), value)] if role == "assistant" else []
     if role == "assistant" and (is_foreign(value) or (named and isinstance(value, dict | list))):
         return [undecided(place(""), value)]
     return [plain(role, _text(given), place(""))]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors.episodes import bad_record, first_text, text_or_none
+from logforge.connectors.episodes import bad_record, text_or_none
 from logforge.connectors.records import Head, Source, at, canonical, excerpt
 from logforge.connectors.traces import (
     genai as genai_attributes,
@@ -27,7 +27,7 @@ from logforge.connectors.traces import (
 from logforge.connectors.traces import (
     vercel as vercel_attributes,
 )
-from logforge.connectors.traces.attributes import Attributes, Found, time_of
+from logforge.connectors.traces.attributes import Attributes, Found, otel_id, time_of
 from logforge.connectors.traces.episodes import Traces
 from logforge.connectors.traces.genai import Event
 from logforge.connectors.traces.leftovers import note_unread
@@ -151,10 +151,10 @@ def _read_span(raw: _Raw, seen: dict[tuple[str, str], int]) -> Span | Reading:
     row, locator = raw.row, raw.locator
     context = row.get("context") if isinstance(row, dict) else None
     ids = {**context, **row} if isinstance(context, dict) else row
-    trace = first_text(ids, *_TRACE) if isinstance(ids, dict) else None
+    trace = otel_id(ids, *_TRACE) if isinstance(ids, dict) else None
     if trace is None:
         return bad_record(locator, "no span: it has no trace id", "not_a_span", row)
-    own = first_text(ids, *_SPAN)
+    own = otel_id(ids, *_SPAN)
     if own is not None:
         digest = xxhash.xxh3_64_intdigest(canonical(row).encode())
         if (trace, own) in seen:
@@ -168,7 +168,7 @@ def _read_span(raw: _Raw, seen: dict[tuple[str, str], int]) -> Span | Reading:
                 excerpt=excerpt(row),
             )
         seen[trace, own] = digest
-    span = Span(trace, own, first_text(row, *_PARENT), "other", locator)
+    span = Span(trace, own, otel_id(row, *_PARENT), "other", locator)
     span.start, span.end = time_of(row, _START), time_of(row, _END)
     _fill(span, raw)
     return span

@@ -15,7 +15,7 @@ import xxhash
 from logforge.connectors.episodes import bad_record, first_text
 from logforge.connectors.records import at, canonical, excerpt
 from logforge.connectors.traces import genai as genai_attributes
-from logforge.connectors.traces.attributes import Attributes, typed
+from logforge.connectors.traces.attributes import Attributes, otel_id, typed
 from logforge.connectors.traces.genai import Event
 from logforge.connectors.traces.spans import Span
 from logforge.schemas import Duplicate, Reading, Reject, Skip
@@ -91,7 +91,7 @@ class LogRecords:
         name = first_text(record, "eventName", "event_name") or attributes.text("event.name") or ""
         if not name.startswith("gen_ai."):
             return Skip(reason="other_log_record")
-        trace, span = first_text(record, "traceId", "trace_id"), first_text(record, "spanId", "span_id")
+        trace, span = otel_id(record, "traceId", "trace_id"), otel_id(record, "spanId", "span_id")
         if trace is None or span is None:
             reason = "a GenAI event that names no span"
             return bad_record(where, reason, "not_a_span", record)
