@@ -200,3 +200,21 @@ def names_call(key: str, value: Any, known_ids: Iterable[str] = ()) -> bool:
     """True when the value of a key may hold a call: by the key's name, or by what lies inside."""
     known = frozenset(known_ids)
     return (_is_named_call(key, value) and not _all_known(value, known)) or _call_in(value, known, _DEPTH)
+
+
+_SUMMARIES = (
+    "This session is being continued from a previous conversation that ran out of context",
+    "Another language model started to solve this problem and produced a summary of its thinking process",
+    "Here is a summary of the conversation to date:",
+    "<state_snapshot>",
+    "<conversation_summary>",
+    "[Summary of the conversation so far]",
+)
+"""How summaries begin that a program writes in the user's name when a conversation grew too long: Claude Code's, Codex's, LangChain's,
+Gemini CLI's and others'."""
+_OPENING = max(map(len, _SUMMARIES))
+
+
+def is_summary(text: str | None) -> bool:
+    """True for a summary that a program wrote: context, and nobody's words."""
+    return text is not None and text[: _OPENING + 20].lstrip().startswith(_SUMMARIES)
