@@ -43,7 +43,7 @@ def _rules(level: Level, text: str) -> Iterator[Rule]:
 
 
 _FILES = """
-    unknown_shape       | no connector knows the shape of this file                        | `logforge inspect FILE --write-mapping M.yaml` makes a mapping for it (docs/inspect.md), to be read with --mapping; or name its format with --format.
+    unknown_shape       | no connector knows the shape of this file                        | Let `logforge inspect FILE --write-mapping M.yaml` describe it, or name its --format.
     unsupported_shape   | the shape is known and holds no turns that could be read         | Export the run in a format with turns (`logforge formats` lists those).
     not_json            | named like a log, but it does not begin like JSON                | Mend its first lines, name its format with --format, or take it out of the folder.
     utf16_text          | the file is UTF-16 text, as Windows' `>` writes it               | Convert it (`iconv -f UTF-16 -t UTF-8 FILE > NEW`), then ingest the new file.
