@@ -80,7 +80,15 @@ if TYPE_CHECKING:
     from logforge.connectors.episodes.tool_names import KINDS, TOOL_PREFIX, bare_name, meant, tool_action
     from logforge.connectors.episodes.turns import Answered, Said, Transcript
     from logforge.connectors.episodes.unsupported_shapes import RULE, VOICE, unsupported
-    from logforge.connectors.episodes.words import Unknown, may_hold_call, names_call, part_text, text_of
+    from logforge.connectors.episodes.words import (
+        Unknown,
+        may_hold_call,
+        names_call,
+        part_text,
+        text_of,
+        unknown_parts,
+        words_of,
+    )
 
 __all__ = [
     "CALL_BLOCKS", "ERROR_CLASSES", "FINISHED", "FINISHING", "INJECTED", "KINDS", "RULE", "SCORE_KEYS",
@@ -96,7 +104,7 @@ __all__ = [
     "place_of", "prompt_suffix", "prompt_version", "read_content", "read_inner", "read_keyed",
     "read_outcome", "read_reward", "read_rows", "reject", "run_task", "said_calls", "score_of",
     "simulation_outcome", "stopped_by", "task_group", "termination_of", "text_of", "text_or_none",
-    "tool_action", "truth_of", "unsupported", "with_decision_keys",
+    "tool_action", "truth_of", "unknown_parts", "unsupported", "with_decision_keys", "words_of",
 ]  # fmt: skip
 
 face(
@@ -127,5 +135,5 @@ face(
     tool_names="KINDS TOOL_PREFIX bare_name meant tool_action",
     turns="Answered Said Transcript",
     unsupported_shapes="RULE VOICE unsupported",
-    words="Unknown may_hold_call names_call part_text text_of",
+    words="Unknown may_hold_call names_call part_text text_of unknown_parts words_of",
 )

@@ -43,7 +43,7 @@ from logforge.connectors.records import (
 from logforge.schemas import Ending, Episode, Reading, Reject, Skip
 
 _NOTHING: Fields = {}
-_VERSION = 5
+_VERSION = 6
 """To be counted up when what a mapping gives changes."""
 _FILLS = {
     "success": "outcome",

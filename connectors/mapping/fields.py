@@ -64,11 +64,15 @@ class FieldReader:
 
     def text(self, wanted: Expression | None, here: Spot | None = None) -> str | None:
         """A field as text. Where its path leads to several values (a list of parts), they are joined by line breaks."""
+        said = [text_in(self.take(spot)) for spot in self.spots(wanted, here)]
+        return "\n".join(text for text in said if text is not None) if said else None
+
+    def spots(self, wanted: Expression | None, here: Spot | None = None) -> list[Spot]:
+        """Where the values of a text stand."""
         found = self.find(wanted, here)
         if found is None or wanted is None or wanted.values is not None:
-            return text_in(self.take(found))
-        said = (text_in(self.take(spot)) for spot in self._beside(wanted, found, here or self.record))
-        return "\n".join(text for text in said if text is not None)
+            return [] if found is None else [found]
+        return self._beside(wanted, found, here or self.record)
 
     def _beside(self, wanted: Expression, found: Spot, here: Spot) -> list[Spot]:
         """Everything that the path leads to which leads to what was found."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from logforge.connectors.episodes import Call, EpisodeBuilder, bad_part
+from logforge.connectors.episodes import Call, EpisodeBuilder, bad_part, unknown_parts, words_of
 from logforge.connectors.mapping.fields import FieldReader, is_blank
 from logforge.connectors.mapping.paths import Spot, Trail
 from logforge.connectors.mapping.spec import ROLES, Expression, Fields, MappingSpec, Speaker, written
@@ -114,7 +114,7 @@ class Talk:
 
     def _other(self, role: str, said: _Said) -> None:
         """A message that is no decision."""
-        text, place = _content(said)
+        text, place = _content(said) if role == "tool" else self._words(said, decides=False)
         time = said.reader.time(said.field("time"), said.here)
         if role == "tool":
             self._result(said, said.speaker.fields, said.here, said.find("content"), time, "call_id")
@@ -136,9 +136,8 @@ class Talk:
         for said in messages:
             calls, names, nameless = self._calls(said)
             found = said.find("content")
-            text, place = _content(said)
-            if found is not None and found.trail in names:
-                text, place = None, said.here.locator
+            is_name = found is not None and found.trail in names
+            text, place = (None, said.here.locator) if is_name else self._words(said, decides=True)
             bad = bad or nameless
             turn.calls += calls
             turn.say(text, said.reader.text(said.field("thought"), said.here), place)
@@ -159,13 +158,27 @@ class Talk:
         for said in messages:
             self._results(said, time)
 
+    def _words(self, said: _Said, *, decides: bool) -> tuple[str | None, str]:
+        """What is said, and where. What is no text and no part that is understood is noted: an agent's decision may lie in it."""
+        text, place = _content(said)
+        spots = said.reader.spots(said.field("content"), said.here)
+        unknown = [(spot, part) for spot in spots for _, part in unknown_parts(spot.value)]
+        if not unknown:
+            return text, place
+        known = [words_of(spot.value) for spot in spots]
+        text = "\n".join(one for one in known if one) or None
+        for spot, part in unknown:
+            self.builder.unknown(spot.locator, part, decides=decides or text is None)
+            said.reader.read.discard(spot.trail)
+        return text, place
+
     def _one_by_one(self, said: _Said) -> bool:
         """Add calls that are turns of their own, each with its results behind it. False when the message has none such."""
         fields, reader = said.speaker.calls or _NOTHING, said.reader
         items = said.items(said.speaker.calls) if "path" in fields else []
         if len(items) < 2 or reader.truth(fields.get("apart"), said.here) is not True:
             return False
-        text, place = _content(said)
+        text, place = self._words(said, decides=True)
         thought = reader.text(said.field("thought"), said.here)
         time = reader.time(said.field("time"), said.here)
         model = reader.word(said.field("model"), said.here)

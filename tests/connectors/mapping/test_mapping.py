@@ -577,3 +577,34 @@ def test_calls_that_are_turns_of_their_own(tmp_path):
         ("pay", "ok", None),
     ]
     assert [r.rule for r in rejects(readings)] == ["nameless_call"]
+
+
+def test_an_agents_message_that_is_no_text_makes_no_decision(tmp_path):
+    call = {"toolUse": {"name": "find", "input": {}}}
+    readings = read(
+        tmp_path,
+        CHAT,
+        chat(said("user", "go"), {"by": "assistant", "text": [call]}),
+        chat(said("user", "go")),
+    )
+    assert [len(e.steps) for e in episodes(readings)] == [0], "the other record is set aside whole"
+    assert [(r.level, r.rule, r.locator) for r in rejects(readings)] == [
+        ("record", "unknown_part", "log:1"),
+        ("part", "unknown_part", "log:1#/data/msgs/1/text"),
+    ]
+
+
+def test_what_a_user_or_a_tool_gives_beside_words_costs_no_record(tmp_path):
+    parts = [{"type": "text", "text": "look"}, {"blob": 1}]
+    calls = "  calls: {path: $.does, name: $.fn}\n"
+    row = chat(
+        {"by": "user", "text": parts},
+        {"by": "assistant", "does": {"fn": "find"}},
+        {"by": "tool", "text": {"found": 7}},
+        said("assistant", "7"),
+    )
+    readings = read(tmp_path, CHAT + calls, row)
+    (episode,) = episodes(readings)
+    assert [m.content for m in episode.messages] == ["look", None, '{"found":7}', "7"]
+    assert [(r.level, r.rule) for r in rejects(readings)] == [("part", "unknown_part")]
+    assert json.loads(episode.metadata) == {"data": {"msgs": [{"text": parts}, None, None, None]}}
