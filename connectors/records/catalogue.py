@@ -20,6 +20,7 @@ BUILT_IN = {
     "claude_code": "logforge.connectors.agents.claude_code:ClaudeCode",
     "cline": "logforge.connectors.editors.cline:Cline",
     "codex_rollout": "logforge.connectors.agents.codex:CodexRollout",
+    "copilot_cli": "logforge.connectors.editors.copilot_cli:CopilotCli",
     "cursor": "logforge.connectors.editors.cursor:Cursor",
     "gemini_cli": "logforge.connectors.agents.gemini_cli:GeminiCli",
     "gemini_contents": "logforge.connectors.sdks.gemini:GeminiContents",

@@ -421,3 +421,38 @@ def test_lines_of_claude_code_that_name_no_session_are_one_run():
 def test_lines_that_only_look_like_claude_codes_are_not_claimed(tmp_path, write_jsonl, row):
     claims = detect(write_jsonl(tmp_path / "x.jsonl", [row, row]))
     assert "claude_code" not in [claim.connector.name for claim in claims]
+
+
+# --- Copilot CLI ------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_of_copilot_cli():
+    readings = read(FILES / "copilot_cli" / "events.jsonl", "copilot_cli")
+    (session,) = episodes(readings)
+    assert [
+        (s.action, s.arguments, s.result_status, s.parallel_group, s.latency_s) for s in session.steps
+    ] == [
+        ("bash", '{"command":"cat auth.py"}', "ok", 0, 2.0),
+        ("view", '{"path":"b.py"}', "refused", 0, 1.0),
+        ("edit", '{"path":"auth.py"}', "error", None, 1.0),
+        ("respond", "{}", None, None, None),
+    ]
+    turn = session.messages[1]
+    assert (turn.content, turn.thought, turn.tokens_out, turn.model) == (
+        None,
+        "I need both.",
+        50,
+        "claude-sonnet-4.6",
+    )
+    assert (session.task, session.ending, session.records) == ("Fix the auth bug", "terminal", 9)
+    assert readings.count(Skip(reason="other_event")) == 3
+
+
+def test_what_of_copilot_cli_nobody_knows_leaves_no_decision(tmp_path, write_jsonl):
+    rows = [json.loads(line) for line in (FILES / "copilot_cli" / "events.jsonl").read_text().splitlines()]
+    rows[4]["data"]["toolRequests"] = {"0": rows[4]["data"]["toolRequests"][0]}
+    assert [
+        r.level
+        for r in rejects(read(write_jsonl(tmp_path / "x.jsonl", rows), "copilot_cli"))
+        if r.rule == "unknown_part"
+    ] == ["record", "part"]

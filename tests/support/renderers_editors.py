@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from support.renderers import Said, Shape, Talk, openai_messages
+from support.renderers import Said, Shape, Talk, lines, openai_messages
 from support.written_files import database
 
 
@@ -124,11 +124,39 @@ def opencode_database(talks: list[Talk], chance: random.Random) -> bytes:
     return database([list(row) for row in rows])
 
 
+def copilot_events(talks: list[Talk], chance: random.Random) -> bytes:
+    """Events of sessions, one after the other."""
+    rows: list[dict[str, Any]] = []
+
+    def add(kind: str, **data: Any) -> None:
+        time = f"2026-01-05T10:{len(rows) // 60:02}:{len(rows) % 60:02}Z"
+        rows.append({"type": kind, "data": data, "id": f"e{len(rows)}", "timestamp": time})
+
+    for number, talk in enumerate(talks):
+        add("session.start", sessionId=f"00000000-0000-4000-8000-{number:012}")
+        for entry in talk.entries:
+            if isinstance(entry, Said):
+                add(f"{entry.role}.message", content=entry.text)
+                continue
+            asked = [{"toolCallId": a.call_id, "name": a.name, "arguments": a.arguments} for a in entry.acts]
+            more = {"reasoningText": entry.thought} if entry.thought is not None else {}
+            add("assistant.message", content=entry.text or "", toolRequests=asked, **more)
+            for act in (entry.acts[index] for index in entry.answered):
+                add(
+                    "tool.execution_complete",
+                    toolCallId=act.call_id,
+                    success=True,
+                    result={"content": act.answer},
+                )
+    return lines(rows)
+
+
 OPENCODE: dict[str, Any] = {"system": False, "flags_failure": True, "ordered": True}
 SHAPES = {
     "message list": Shape("message_list", ".json", message_list, one_talk=True),
     "cursor state": Shape("cursor", ".vscdb", cursor_state, system=False, flags_failure=True, ordered=True),
     "opencode export": Shape("opencode", ".json", opencode_export, one_talk=True, **OPENCODE),
     "opencode database": Shape("opencode", ".db", opencode_database, **OPENCODE),
+    "copilot events": Shape("copilot_cli", ".jsonl", copilot_events, flags_failure=True),
     "cline task": Shape("cline", ".json", cline_task, one_talk=True, system=False),
 }
