@@ -43,6 +43,7 @@ _ROLES = {
 }
 _OTHERS = frozenset(
     {"messages", "conversations", "utterances", "context", "chosen", "completion", "observation"}
+    | {"working_dir"}
 )
 
 

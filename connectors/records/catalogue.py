@@ -26,6 +26,7 @@ BUILT_IN = {
     "gemini_contents": "logforge.connectors.sdks.gemini:GeminiContents",
     "glaive": "logforge.connectors.chat.glaive:Glaive",
     "har": "logforge.connectors.traces.har:Har",
+    "goose": "logforge.connectors.sdks.goose:Goose",
     "inspect_eval": "logforge.connectors.benchmarks.inspect_log:InspectEval",
     "inspect_json": "logforge.connectors.benchmarks.inspect_log:InspectJson",
     "intercode": "logforge.connectors.benchmarks.intercode:Intercode",

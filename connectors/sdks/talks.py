@@ -28,7 +28,7 @@ from logforge.connectors.episodes import (
 )
 from logforge.connectors.records import NeedsWhole, Source, at, canonical
 from logforge.connectors.sdks.pieces import parsed
-from logforge.schemas import Ending, Reading, Reject
+from logforge.schemas import Ending, Reading, Reject, Skip
 
 SESSION_KEYS = ("chatId", "chat_id", "session_id", "sessionId", "conversation_id", "thread_id", "threadId")
 """Keys that tell the conversation of a row, or of a line that is a single message."""
@@ -73,6 +73,8 @@ class Sdk(NamedTuple):
     add_row: AddRow | None = None
     """What a row says beside its messages, and before them: system prompt, tools, settings."""
     builder: type[EpisodeBuilder] = EpisodeBuilder
+    passes: Callable[[Any], str | None] = lambda value: None
+    """Why a record holds no message by its nature; None for any other."""
 
 
 def read_talks(sources: Iterable[Source], sdk: Sdk) -> Iterator[Reading]:
@@ -90,6 +92,8 @@ def read_talks(sources: Iterable[Source], sdk: Sdk) -> Iterator[Reading]:
         elif isinstance(value, dict) and (key := list_key(value, sdk.keys)) is not None:
             messages, where = parsed(value_at(value, key), at(locator, f"/{key}"))
             yield from _listed(sdk, messages, value, where, locator)
+        elif (passed := sdk.passes(value)) is not None:
+            yield Skip(reason=passed)
         elif sdk.is_message(value):
             if parts[0].span:
                 raise NeedsWhole

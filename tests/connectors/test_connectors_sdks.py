@@ -568,3 +568,36 @@ def test_what_autogen_writes_in_an_agents_name_is_no_decision():
 def test_a_message_of_autogen_that_is_not_understood_makes_no_decision(tmp_path, message):
     asked = {"type": "TextMessage", "source": "user", "content": "Go"}
     assert ("record", "unknown_part") in refused(tmp_path, {"messages": [asked, message]})
+
+
+# --- goose ----------------------------------------------------------------------------------------------------------------
+
+
+def test_three_ways_to_keep_a_session_of_goose():
+    folder = FIXTURES / "goose"
+    found = [episodes(read(folder / name))[0] for name in ("export.json", "sessions.db", "legacy.jsonl")]
+    assert told(found[0]) == told(found[1])
+    assert told(found[0])[:5] == told(found[2])
+    assert told(found[0])[-2:] == [("system", "A summary of what was said"), ("assistant", "Anything else?")]
+    for episode in found:
+        assert [step[2:] for step in did(episode)][:2] == [
+            ("rain", "ok"),
+            ("-32603: no station in Narva", "error"),
+        ]
+        assert episode.messages[1].thought == "Two cities."
+    assert [episode.records for episode in found] == [1, 6, 4]
+    assert (found[0].success, found[0].native_id, found[1].native_id) == (True, "20250601_1", "20250601_1")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "toolCall", "id": "c", "toolCall": {"status": "success", "value": {"name": "w"}}},
+        {"type": "toolRequest", "id": "c", "call": {"name": "w", "arguments": {}}},
+        {"type": "text", "words": "Rain."},
+    ],
+)
+def test_a_block_of_goose_that_is_not_understood_makes_no_decision(tmp_path, block):
+    asked = {"role": "user", "created": 1, "content": [{"type": "text", "text": "Riga?"}]}
+    row = {"conversation": [asked, {"role": "assistant", "created": 2, "content": [block]}]}
+    assert ("record", "unknown_part") in refused(tmp_path, row)

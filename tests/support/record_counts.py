@@ -18,7 +18,7 @@ LISTS = {"claude_code": "loglines", "inspect_json": "samples", "tau2_bench": "si
 """Formats whose records are the elements of a list in the document."""
 KEYED = ("intercode", "intercode_human", "tooleval")
 """Formats whose documents are objects of records by their id."""
-ROWS = {"openai_agents": "agent_messages", "langgraph_checkpoints": "checkpoints"}
+ROWS = {"openai_agents": "agent_messages", "langgraph_checkpoints": "checkpoints", "goose": "messages"}
 """Formats whose records are the rows of a table; a database without any is one record."""
 BEGINS = {"react_text": (b"Question:", b"Entering new AgentExecutor"), "reflexion_text": (b"Question:",)}
 """Formats in plain text, with what a record begins with."""
@@ -31,7 +31,7 @@ def count_records(name: str) -> Callable[[Path], int]:
     if name == "cursor":
         return _cursor_conversations
     if name in ROWS:
-        return lambda path: rows_of(path, f"SELECT count(*) FROM {ROWS[name]}") or 1
+        return lambda path: _rows_or_records(path, ROWS[name])
     if name == "opencode":
         return _opencode_sessions
     if name in BEGINS:
@@ -53,6 +53,12 @@ def rows_of(path: Path, query: str) -> int | None:
             return int(connection.execute(query).fetchone()[0])
         except (sqlite3.Error, UnicodeDecodeError):
             return None
+
+
+def _rows_or_records(path: Path, table: str) -> int:
+    """Rows of a database's table; of a file that is none, its JSON records."""
+    stored = path.read_bytes().startswith(b"SQLite format 3")
+    return (rows_of(path, f"SELECT count(*) FROM {table}") or 1) if stored else count_json_records(path)
 
 
 def _cursor_conversations(path: Path) -> int:

@@ -418,6 +418,45 @@ def autogen_messages(entry: Said | Turn) -> list[dict[str, Any]]:
 AUTOGEN: dict[str, Any] = {"system": False, "text_with_calls": False, "flags_failure": True}
 
 
+# --- goose ----------------------------------------------------------------------------------------------------------------
+
+
+def goose_export(talks: list[Talk], chance: random.Random) -> bytes:
+    messages = [message for entry in talks[0].entries for message in goose_messages(entry)]
+    return json.dumps({"id": talks[0].name, "working_dir": "/", "conversation": messages}).encode()
+
+
+def goose_store(talks: list[Talk], chance: random.Random) -> bytes:
+    """The sessions are written at the same time."""
+    queues = [[(t.name, m) for entry in t.entries for m in goose_messages(entry)] for t in talks]
+    pieces: list[Any] = [["sessions", {"id": talk.name, "working_dir": "/"}] for talk in talks]
+    for number, (name, message) in enumerate(shuffled_together(queues, chance), 1):
+        row = {"id": number, "session_id": name, "role": message["role"]}
+        content = json.dumps(message["content"])
+        pieces.append(
+            ["messages", row | {"content_json": content, "created_timestamp": 1_750_000_000 + number}]
+        )
+    return database(pieces)
+
+
+def goose_messages(entry: Said | Turn) -> list[dict[str, Any]]:
+    if isinstance(entry, Said):
+        return [{"role": entry.role, "created": 1_750_000_000, "content": [text_part(entry.text)]}]
+    blocks: list[dict[str, Any]] = []
+    if entry.thought is not None:
+        blocks.append({"type": "thinking", "thinking": entry.thought, "signature": ""})
+    blocks += [] if entry.text is None else [text_part(entry.text)]
+    for act in entry.acts:
+        call = {"status": "success", "value": {"name": act.name, "arguments": act.arguments}}
+        blocks.append({"type": "toolRequest", "id": act.call_id, "toolCall": call})
+    found = [{"role": "assistant", "created": 1_750_000_000, "content": blocks}]
+    told = []
+    for act in (entry.acts[index] for index in entry.answered):
+        result = {"status": "success", "value": {"content": [text_part(act.answer)], "isError": False}}
+        told.append({"type": "toolResponse", "id": act.call_id, "toolResult": result})
+    return found + ([{"role": "user", "created": 1_750_000_000, "content": told}] if told else [])
+
+
 def judged_ending(talk: Talk) -> bool:
     """A known outcome ends a talk, unless a call is still open."""
     return not ends_open(talk) and (talk.success is not None or has_last_word(talk))
@@ -436,6 +475,8 @@ SHAPES = {
         system=False,
         ends_with_agent=True,
     ),
+    "goose export": Shape("goose", ".json", goose_export, one_talk=True),
+    "goose store": Shape("goose", ".db", goose_store),
     "langchain": Shape("langchain", ".jsonl", langchain, **JUDGED),
     "langgraph": Shape("langgraph_checkpoints", ".db", langgraph),
     "openai agents": Shape("openai_agents", ".db", agents_sessions),
