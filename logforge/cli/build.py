@@ -37,6 +37,13 @@ from logforge.dataset.states import StateConfig
     metavar="N|SHARE",
     help="Set aside so many episodes with rows that break a rule (3, 2%); beyond, stop.",
 )
+@click.option(
+    "--max-missing",
+    default="50%",
+    show_default=True,
+    metavar="N|SHARE",
+    help="Leave out so many complete episodes because their reward is missing (3, 100%); beyond, stop.",
+)
 @options(Gates)
 @WAIT
 @JSON

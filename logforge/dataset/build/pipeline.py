@@ -50,6 +50,7 @@ def build_dataset(
     reduction: Pca | None = None,
     gates: Mapping[str, float] | None = None,
     max_quarantine: str = "0",
+    max_missing: str = "50%",
     progress: Tick | None = None,
 ) -> BuildReport:
     """Build dataset `name` from the store's episodes and write it to `out`/`name` and to the store's tables.
@@ -57,13 +58,16 @@ def build_dataset(
     `vocabulary` is that of an earlier manifest whose action ids must stay, `arguments` (earlier_dataset.py) the second level
     whose places must, and `reduction` that of an earlier dataset whose columns must keep their meaning, so that its policies can
     go on; `gates` are thresholds by name (logforge/dataset/quality/gates.py),
-    and `max_quarantine` is how many episodes with broken rows may be set aside: a number or a share (`3`, `2%`). Raises
+    and `max_quarantine` is how many episodes with broken rows may be set aside: a number or a share (`3`, `2%`); so
+    is `max_missing` of the complete episodes whose reward is missing. Raises
     SpecError for a wrong spec, and CheckFailed when the store holds nothing to learn from, the splits leak, more rows than
-    that break a rule of schemas/transition.py, or a gate is not met: then the earlier build stays as it was.
+    that break a rule of schemas/transition.py, more rewards than that are missing, or a gate is not met: then the earlier build stays as it was.
     """
     earlier = Earlier(vocabulary, arguments, reduction)
     settings = config or BuildConfig()
-    plan = Plan.of(store, reward, name, Path(out), settings, earlier, gates or {}, max_quarantine, progress)
+    plan = Plan.of(
+        store, reward, name, Path(out), settings, earlier, gates or {}, max_quarantine, max_missing, progress
+    )
     with store.settings(memory_limit=_STORE_MEMORY):
         chosen = choose(plan)
         in_splits = split(chosen, plan)

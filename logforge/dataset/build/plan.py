@@ -49,6 +49,8 @@ class Plan:
     gates: Mapping[str, float]
     allowance: Allowance
     """How many episodes with broken rows may be set aside."""
+    missing: Allowance
+    """How many complete episodes may be left out because their reward is missing."""
     progress: Tick
 
     @classmethod
@@ -62,10 +64,11 @@ class Plan:
         earlier: Earlier,
         gates: Mapping[str, float],
         max_quarantine: str,
+        max_missing: str,
         progress: Tick | None,
     ) -> Plan:
         """A plan from what `build_dataset` is given. Raises SpecError and UsageError for what cannot be meant."""
-        allowance = Allowance.parse(max_quarantine)
+        allowance, missing = Allowance.parse(max_quarantine), Allowance.parse(max_missing)
         check_thresholds(gates)
         if not _NAME.fullmatch(name):
             raise UsageError(
@@ -84,6 +87,7 @@ class Plan:
             earlier=earlier,
             gates=gates,
             allowance=allowance,
+            missing=missing,
             progress=progress or silent,
         )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 
-from logforge.core import Episodes, from_all, from_summary, per_bucket, per_episode, stage
+from logforge.core import Episodes, from_all, from_summary, per_bucket, per_episode, plural, stage
 from logforge.dataset.build.plan import Plan
 from logforge.dataset.build.report import LeftOut
 from logforge.dataset.build.splitting import Cohort, Split
@@ -46,13 +47,14 @@ class Augmented:
     per_episode("what cannot be learnt from"),
 )
 def score(split: Split, plan: Plan) -> Scored:
-    """Rewards by what the train split fitted. Raises CheckFailed where no episode is left."""
+    """Rewards by what the train split fitted. Raises CheckFailed where no episode is left, or more rewards are missing than may be."""
     episodes, cohort = split.chosen.episodes, split.cohort
     model = RewardModel.fit(plan.spec, episodes, cohort.train_groups(), plan.store.con, plan.progress)
     rewards = model.score(episodes)
     cohort = cohort.without(_unlearnable(episodes, rewards))
     if not cohort.kept:
         _refuse_all_left_out(cohort.left_out)
+    _refuse_upside_down(cohort, plan)
     return Scored(split, model, rewards, cohort)
 
 
@@ -100,6 +102,36 @@ def _unlearnable(episodes: Episodes, rewards: pl.DataFrame) -> dict[str, LeftOut
             reason, step = missing[episode.episode_id]
             found[episode.episode_id] = LeftOut("null_reward", reason, step, episode.locator)
     return found
+
+
+def _refuse_upside_down(cohort: Cohort, plan: Plan) -> None:
+    """Raise CheckFailed when too many complete episodes have no reward: what is left would be the runs that were cut off."""
+    ended = plan.store.con.sql("SELECT episode_id FROM episodes WHERE ending = 'terminal'").fetchall()
+    whole = {name for (name,) in ended} & cohort.placed.keys()
+    lost = [
+        item.reason for name, item in cohort.left_out.items() if name in whole and item.rule == "null_reward"
+    ]
+    if plan.missing.allows(len(lost), len(whole)):
+        return
+    cut = len(cohort.kept.ids) - (len(whole) - len(whole & cohort.left_out.keys()))
+    why = [Problem(f"{lost.count(reason)} × {reason}") for reason in sorted(set(lost))]
+    raise CheckFailed(
+        f"the reward is missing in {len(lost):,} of {plural(len(whole), 'complete episode')}, which would be left out; "
+        f"{plural(cut, 'episode')} that were cut off would stay",
+        why,
+        _remedies(plan.reward),
+    )
+
+
+def _remedies(reward: object) -> str:
+    """What to do about rewards that are missing: without the outcomes, with them, or on purpose."""
+    spec = reward if isinstance(reward, str | Path) else "reward.yaml"
+    return (
+        f"do one of three: make the term `optional: true` in {spec}, then `logforge build-dataset --reward {spec}`; "
+        "write the outcomes into the logs (`success`, `reward`) or say where they stand, then "
+        "`logforge ingest LOGS --mapping MAPPING.yaml`; "
+        f"or leave these episodes out on purpose: `logforge build-dataset --reward {spec} --max-missing 100%`"
+    )
 
 
 def _refuse_all_left_out(left_out: Mapping[str, LeftOut]) -> None:
