@@ -13,9 +13,8 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from logforge.connectors.benchmarks.tau_actions import writes_in
-from logforge.connectors.chat import calls_of, tool_names
+from logforge.connectors.chat import FINISHED, calls_of, simulation_outcome, termination_of, tool_names
 from logforge.connectors.episodes import (
-    FINISHED,
     RULE,
     VOICE,
     EpisodeBuilder,
@@ -35,8 +34,6 @@ from logforge.connectors.episodes import (
     prompt_version,
     read_inner,
     reject,
-    simulation_outcome,
-    termination_of,
     text_of,
     text_or_none,
 )

@@ -31,12 +31,13 @@ if TYPE_CHECKING:
         thought_of,
         tool_names,
     )
+    from logforge.connectors.chat.simulations import FINISHED, simulation_outcome, termination_of
 
 __all__ = [
-    "CallOrder", "GoogleParts", "Response", "add_given", "add_message", "add_messages", "add_requested",
-    "add_turn", "calls_of", "chat_ending", "dialect_of", "json_field", "key_of", "message_name",
-    "offer_requested", "read_call", "read_parts", "read_response", "thought_of", "tokens", "tool_names",
-    "value_of",
+    "FINISHED", "CallOrder", "GoogleParts", "Response", "add_given", "add_message", "add_messages",
+    "add_requested", "add_turn", "calls_of", "chat_ending", "dialect_of", "json_field", "key_of",
+    "message_name", "offer_requested", "read_call", "read_parts", "read_response", "simulation_outcome",
+    "termination_of", "thought_of", "tokens", "tool_names", "value_of",
 ]  # fmt: skip
 
 face(
@@ -47,4 +48,5 @@ face(
     google_parts="CallOrder GoogleParts Response key_of read_call read_parts read_response tokens value_of",
     openai_messages="add_message add_messages add_requested calls_of message_name offer_requested "
     "thought_of tool_names",
+    simulations="FINISHED simulation_outcome termination_of",
 )

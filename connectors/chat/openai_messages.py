@@ -15,6 +15,7 @@ from logforge.connectors.chat.dialects import dialect_of
 from logforge.connectors.chat.dialogue import add_history
 from logforge.connectors.chat.message_keys import refusal_of, unread, unsaid
 from logforge.connectors.chat.ratings import rating_of
+from logforge.connectors.chat.simulations import simulation_outcome
 from logforge.connectors.episodes import (
     FINISHING,
     SOFT_REFUSAL,
@@ -38,7 +39,6 @@ from logforge.connectors.episodes import (
     read_outcome,
     read_rows,
     reject,
-    simulation_outcome,
     stopped_by,
     task_group,
     text_of,

@@ -15,8 +15,8 @@ from logforge.connectors.episodes import (
     close,
     content_id,
     episode_id,
-    first_number,
     first_user_text,
+    read_outcome,
     read_rows,
     reject,
     stopped_by,
@@ -98,8 +98,10 @@ class Art:
         entries = history.value[key]
         for index, entry in enumerate(entries):
             _add(talk, entry, at(history.locator, f"/{key}/{index}"))
-        score = first_number(row, "reward")
-        ending, reason = chat_ending(builder, score is not None, row)
+        own_place = history.locator.rpartition("/additional_histories")[0]
+        where = own_place if row is not history.value and own_place else history.locator
+        outcome = read_outcome(row, where, builder.rejects, success=(), score=("reward",))
+        ending, reason = chat_ending(builder, outcome.known, row)
         task = first_user_text(builder)
         kept = {k: with_object(v) for k, v in row.items() if k not in _TOLD}
         episode = builder.finish(
@@ -114,7 +116,7 @@ class Art:
             model=text_or_none(row.get("model")),
             policy_id=text_or_none(row.get("model")),
             tools=tool_names(history.value.get("tools")),
-            score=score,
+            **outcome.fields(),
             metadata=canonical(kept | ({"group": history.group} if history.group else {})),
         )
         yield from close(builder, episode)

@@ -12,13 +12,15 @@ from typing import Any
 from logforge.connectors.chat import chat_ending, tool_names
 from logforge.connectors.episodes import (
     EpisodeBuilder,
+    Outcome,
     bad_part,
     close,
     content_id,
-    first_number,
+    failure_in,
     first_text,
     first_user_text,
     object_or_empty,
+    read_outcome,
     read_rows,
     reject,
     task_group,
@@ -69,9 +71,9 @@ class Verifiers:
     def _episode(
         self, builder: EpisodeBuilder, row: dict[str, Any], task: str | None, locator: str
     ) -> Episode:
-        failed = bool(row.get("error"))
-        score = None if failed else first_number(row, "reward")
-        ending, reason = _ending(builder, row, score is not None)
+        told = read_outcome(row, locator, builder.rejects, success=(), score=("reward",))
+        outcome = Outcome(unknown=failure_in(row) or "an error ended it") if row.get("error") else told
+        ending, reason = _ending(builder, row, outcome.known)
         info = object_or_empty(row.get("info"))
         offered = next(
             (found for found in (row.get("tool_defs"), row.get("oai_tools"), info.get("oai_tools")) if found),
@@ -90,7 +92,7 @@ class Verifiers:
             model=text_or_none(row.get("model")),
             policy_id=text_or_none(row.get("model")),
             tools=tool_names(offered),
-            score=score,
+            **outcome.fields(),
             reference=text_or_none(row.get("answer")),
             metadata=canonical({key: value for key, value in row.items() if key not in _TOLD}),
         )

@@ -15,8 +15,8 @@ from logforge.connectors.episodes import (
     EpisodeBuilder,
     close,
     content_id,
-    first_number,
     first_text,
+    read_outcome,
     read_rows,
     reject,
     said_calls,
@@ -61,8 +61,8 @@ class Verl:
             builder.message("user", given, at(locator, "/input"))
         _respond(builder, row["output"], at(locator, "/output"))
         task = given if isinstance(given, str) else None
-        score = first_number(row, "score")
-        ending, reason = chat_ending(builder, score is not None, row)
+        outcome = read_outcome(row, locator, builder.rejects, success=(), score=("score",))
+        ending, reason = chat_ending(builder, outcome.known, row)
         gold = row.get("gts")
         episode = builder.finish(
             id=content_id(self.name, row),
@@ -73,7 +73,7 @@ class Verl:
             native_id=first_text(row, "request_id", "uid"),
             group_id=task_group(task),
             task=task,
-            score=score,
+            **outcome.fields(),
             reference=gold if isinstance(gold, str) else None if gold is None else canonical(gold),
             metadata=canonical({k: v for k, v in row.items() if k not in ("input", "output", "gts")}),
         )

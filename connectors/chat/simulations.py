@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from logforge.connectors.episodes.content import object_or_empty, text_or_none
-from logforge.connectors.episodes.judgements import Outcome, read_outcome
+from logforge.connectors.episodes import Outcome, object_or_empty, read_outcome, text_or_none
 from logforge.connectors.records import at
 from logforge.schemas import Reject
 
