@@ -66,7 +66,6 @@ if TYPE_CHECKING:
         reject,
     )
     from logforge.connectors.episodes.samples import Samples
-    from logforge.connectors.episodes.simulations import FINISHED, simulation_outcome, termination_of
     from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
     from logforge.connectors.episodes.spoken import said_calls
     from logforge.connectors.episodes.text_calls import (
@@ -91,7 +90,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "CALL_BLOCKS", "ERROR_CLASSES", "FINISHED", "FINISHING", "INJECTED", "KINDS", "RULE", "SCORE_KEYS",
+    "CALL_BLOCKS", "ERROR_CLASSES", "FINISHING", "INJECTED", "KINDS", "RULE", "SCORE_KEYS",
     "SOFT_REFUSAL", "SUCCESS_KEYS", "TOOL_PREFIX", "UNKNOWN", "VOICE", "Absent", "Answer", "Answered",
     "Call", "EpisodeBuilder", "Growing", "InnerList", "OpenCalls", "Outcome", "Parts", "Said", "Samples",
     "Speech", "Text", "Transcript", "Unknown", "Verdict", "amount_of", "answer", "as_logged", "asks_user",
@@ -103,8 +102,8 @@ __all__ = [
     "names_call", "native_or_content", "object_or_empty", "outcome_of", "parse_arguments", "part_text",
     "place_of", "prompt_suffix", "prompt_version", "read_content", "read_inner", "read_keyed",
     "read_outcome", "read_reward", "read_rows", "reject", "run_task", "said_calls", "score_of",
-    "simulation_outcome", "stopped_by", "task_group", "termination_of", "text_of", "text_or_none",
-    "tool_action", "truth_of", "unknown_parts", "unsupported", "with_decision_keys", "words_of",
+    "stopped_by", "task_group", "text_of", "text_or_none", "tool_action", "truth_of", "unknown_parts",
+    "unsupported", "with_decision_keys", "words_of",
 ]  # fmt: skip
 
 face(
@@ -128,7 +127,6 @@ face(
     policies="prompt_suffix prompt_version",
     rows="close first_bool first_number first_user_text read_rows reject",
     samples="Samples",
-    simulations="FINISHED simulation_outcome termination_of",
     soft_refusal="SOFT_REFUSAL",
     spoken="said_calls",
     text_calls="answer command_call execute_calls fenced function_calls interface",
