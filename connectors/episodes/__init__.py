@@ -9,7 +9,6 @@ from logforge.schemas.faces import face
 if TYPE_CHECKING:
     from logforge.connectors.episodes.arguments import Absent, as_logged, parse_arguments
     from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
-    from logforge.connectors.episodes.call_syntaxes import json_value
     from logforge.connectors.episodes.content import (
         CALL_BLOCKS,
         Answer,
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
     )
     from logforge.connectors.episodes.samples import Samples
     from logforge.connectors.episodes.soft_refusal import SOFT_REFUSAL
-    from logforge.connectors.episodes.spoken import said_calls
+    from logforge.connectors.episodes.spoken import json_value, said_calls
     from logforge.connectors.episodes.text_calls import (
         answer,
         command_call,
@@ -110,7 +109,6 @@ face(
     __name__,
     arguments="Absent as_logged parse_arguments",
     builder="Call EpisodeBuilder content_id episode_id",
-    call_syntaxes="json_value",
     content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
     "first_text from_millis micros object_or_empty place_of read_content text_or_none",
     cuts="cut_by limit_met stopped_by",
@@ -128,7 +126,7 @@ face(
     rows="close first_bool first_number first_user_text read_rows reject",
     samples="Samples",
     soft_refusal="SOFT_REFUSAL",
-    spoken="said_calls",
+    spoken="json_value said_calls",
     text_calls="answer command_call execute_calls fenced function_calls interface",
     tool_names="KINDS TOOL_PREFIX bare_name meant tool_action",
     turns="Answered Said Transcript",
