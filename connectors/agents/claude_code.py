@@ -23,6 +23,7 @@ from logforge.connectors.episodes import (
     cost_or_none,
     count_or_none,
     episode_id,
+    is_unique,
     is_uuid,
     limit_met,
     read_content,
@@ -188,8 +189,8 @@ def _task(builder: EpisodeBuilder, written: tuple[str, ...]) -> str | None:
 
 
 def _decision_key(step: Step, episode: Episode, uuids: dict[int, str]) -> str | None:
-    """What names a decision in every file that holds it: the uuid of its line, which a resumed session keeps, and what it
-    was, since one uuid may come with several messages."""
+    """What names a decision in every file that holds it: the API's id of its message, else the uuid of its line, and what it
+    was. A resumed session keeps both; a fork may write its parent's lines anew, with other uuids and times."""
     uuid = uuids.get(step.position)
     if uuid is None:
         return None
@@ -200,7 +201,7 @@ def _decision_key(step: Step, episode: Episode, uuids: dict[int, str]) -> str | 
 def _add_lines(builder: EpisodeBuilder, lines: list[Line]) -> tuple[list[_Turn], dict[int, str]]:
     """Gather the lines of each API message, then add everything where it began: a call stands before its results.
 
-    Returns the turns, and the uuid of each by its position.
+    Returns the turns, and the id of each by its position: the API's where it is unique, else the line's uuid.
     """
     entries: list[_Turn | tuple[Line, Parts]] = []
     turns: dict[str, _Turn] = {}
@@ -223,8 +224,10 @@ def _add_lines(builder: EpisodeBuilder, lines: list[Line]) -> tuple[list[_Turn],
     uuids: dict[int, str] = {}
     for entry in entries:
         if isinstance(entry, _Turn):
-            if uuid := text_or_none(entry.line.row.get("uuid")):
-                uuids[len(builder.messages)] = uuid
+            own = text_or_none(entry.line.message.get("id"))
+            named = own if is_unique(own) else text_or_none(entry.line.row.get("uuid"))
+            if named is not None:
+                uuids[len(builder.messages)] = named
             _add_turn(builder, entry, asked)
         else:
             _add_user(builder, *entry, asked)

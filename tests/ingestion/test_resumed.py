@@ -239,3 +239,31 @@ def test_codex_message_ids_name_a_decision_where_they_are_logged(tmp_path, write
     files = [write("a", first), write("b", rollout("b", ASK, *codex_turn(1), copied=copy, minute=1))]
     _, episodes, _ = in_every_order(tmp_path, files)
     assert episodes == [(CODEX["b"], ["respond", "1"], None)]
+
+
+def test_a_fork_that_writes_its_parent_anew_adds_no_decisions(store, tmp_path):
+    """Other uuids and times; what stays are the API's ids of messages."""
+
+    def lines(name, day, *more):
+        said = [("user", "List the ports", None), ("assistant", "22 and 80.", "msg_01AAAAAAAAAAAAAA"), *more]
+        return [
+            {
+                "sessionId": f"{name * 8}-{name * 4}-{name * 4}-{name * 4}-{name * 12}",
+                "uuid": f"{name}{number}",
+                "parentUuid": f"{name}{number - 1}" if number else None,
+                "timestamp": f"2026-02-0{day}T10:00:0{number}Z",
+                "type": role,
+                "message": {"role": role, "content": text} | ({"id": own} if own else {}),
+            }
+            for number, (role, text, own) in enumerate(said)
+        ]
+
+    forked = lines("b", 4, ("user", "Whose is 80?", None), ("assistant", "nginx's.", "msg_01BBBBBBBBBBBBBB"))
+    for name, rows in (("a", lines("a", 3)), ("b", forked)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ingest(store, [tmp_path])
+    assert_conserved(store)
+    said = store.con.sql(
+        "SELECT m.content FROM steps s JOIN messages m USING (episode_id, position) ORDER BY 1"
+    )
+    assert said.fetchall() == [("22 and 80.",), ("nginx's.",)]
