@@ -33,12 +33,15 @@ from logforge.connectors.episodes import (
     instance_task,
     is_unique,
     issue_in,
+    looks_like,
     micros,
     parse_arguments,
     read_content,
     read_outcome,
     read_rows,
     reject,
+    simulation_outcome,
+    said_calls,
     stopped_by,
     task_group,
     text_of,
@@ -55,9 +58,13 @@ SESSION_KEYS = ("session_id", "conversation_id", "thread_id")
 """Keys that tell the conversation of a line that is a single message."""
 
 _KINDS: dict[str, SourceKind] = {kind: kind for kind in get_args(SourceKind)}
-_CALLS_IN_TEXT = re.compile(rb"<function=|<tool_call>|<execute>|```mswea_bash_command")
+_CALLS_IN_TEXT = re.compile(rb"<function=|<execute>|```mswea_bash_command")
 _STEPS = frozenset({"action", "observation", "text"})
 """What the entries of a `trajectory` have that are no messages."""
+_STRANGE = frozenset(
+    {"parts", "toolInvocations", "toolUse", "toolResult", "toolCallId", "functionCall", "functionResponse"}
+)
+"""Keys by which other formats hold calls and results."""
 _STREAM = b"chat.completion.chunk"
 _OTHER_FORMATS = frozenset(
     {"suite_name", "trajectory_format", "sessionId", "simulations", "samples", "traj", "history"}
@@ -94,6 +101,8 @@ class OpenAIMessages:
                 _CALLS_IN_TEXT.search(head.data) and not structured
             ):
                 return 0.0
+            if _STRANGE & (keys | head.keys.get("messages.content", set())):
+                return 0.1  # parts of another format: each record that has them is set aside
             return 0.6 if "role" in keys or not keys else 0.0
         if "trajectory" in head.top:
             keys = head.keys.get("trajectory", set())
@@ -316,7 +325,7 @@ def _unsaid(role: str, message: dict[str, Any]) -> dict[str, Any]:
 def _add_stranger(builder: EpisodeBuilder, message: Any, where: str) -> None:
     """A message of nobody that is known. One that calls, or has another format's word for the agent, may be the agent's own."""
     row = message if isinstance(message, dict) else {}
-    calls = row.get("tool_calls") or row.get("function_call") or unread(row, ())
+    calls = row.get("tool_calls") or row.get("function_call") or unread(row, ()) or looks_like(row)
     if calls or str(row.get("role")).lower() in AGENTS:
         builder.unknown(where, message, decides=True)
         return
@@ -329,6 +338,7 @@ def _add_turn(builder: EpisodeBuilder, message: dict[str, Any], content: Any, wh
     thought = thought if isinstance(thought, str) else None
     calls = calls_of(message, where, builder.rejects)
     named = bool(message.get("tool_calls") or message.get("function_call"))
+    said: list[Call] | None = None
     if isinstance(content, list):
         parts = read_content(content, at(where, "/content"))
         builder.rejects += parts.rejects
@@ -337,9 +347,15 @@ def _add_turn(builder: EpisodeBuilder, message: dict[str, Any], content: Any, wh
         content, thought, calls = parts.text, parts.thought or thought, calls + parts.calls
     else:
         content = content or refusal_of(message) or content
+        if isinstance(content, str) and not named:
+            # A server's parser may have missed a call: it then stands in the text.
+            said = said_calls(content, builder.offered, at(where, "/content"))
+            named, calls = said is not None, said or []
     if lost := unread(message, calls):
         builder.unknown(where, lost, decides=True)
-    if named and not calls:
+    if named and not calls and isinstance(content, str) and said is not None:
+        builder.unparsed(content, where, thought=thought, created_at=_time(message))
+    elif named and not calls:
         # It decided something that the log no longer tells; a `respond` step would be an invention.
         builder.message("assistant", content, where, thought=thought, created_at=_time(message))
     else:
