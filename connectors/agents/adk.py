@@ -6,7 +6,7 @@ A record is the document: one session. Keys may be in snake or camel case. Agent
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from logforge.connectors.chat import CallOrder, GoogleParts, Response, read_parts, tokens, value_of
 from logforge.connectors.episodes import (
@@ -79,6 +79,39 @@ def _agent(event: dict[str, Any]) -> str | None:
     return None if author == "user" else author
 
 
+_EVENT: Final = frozenset(
+    {"content", "author", "id", "invocation_id", "invocationId", "timestamp", "actions", "branch", "partial"}
+    | {"turn_complete", "turnComplete", "usage_metadata", "usageMetadata", "model_version", "modelVersion"}
+    | {
+        "error_code",
+        "errorCode",
+        "error_message",
+        "errorMessage",
+        "finish_reason",
+        "finishReason",
+        "interrupted",
+    }
+    | {"long_running_tool_ids", "longRunningToolIds", "grounding_metadata", "groundingMetadata", "app_name"}
+    | {
+        "custom_metadata",
+        "customMetadata",
+        "avg_logprobs",
+        "avgLogprobs",
+        "logprobs_result",
+        "logprobsResult",
+    }
+    | {"cache_metadata", "cacheMetadata", "citation_metadata", "citationMetadata", "session_id", "sessionId"}
+    | {
+        "live_session_resumption_update",
+        "liveSessionResumptionUpdate",
+        "input_transcription",
+        "inputTranscription",
+    }
+    | {"output_transcription", "outputTranscription", "user_id", "userId", "interaction_id", "interactionId"}
+)
+"""The keys of an event, in either spelling."""
+
+
 def add_event(builder: CallOrder, event: Any, where: str) -> None:
     """An event of an agent is one response of its model; its function responses come in events of their own."""
     if not isinstance(event, dict):
@@ -89,6 +122,8 @@ def add_event(builder: CallOrder, event: Any, where: str) -> None:
     parts = read_parts(event.get("content"), at(where, "/content"))
     builder.rejects += parts.rejects
     builder.note(parts.unknown, decides=_agent(event) is not None or parts.decides)
+    if value_of(event, "content") is None:
+        builder.silent(event, _EVENT, where, decides=True)
     time = micros(event.get("timestamp"))
     add_responses(builder, parts.responses, time)
     if _agent(event) is None:

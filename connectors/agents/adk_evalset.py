@@ -6,7 +6,7 @@ A record is the document: one set, of which every case is an episode. Keys may b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from logforge.connectors.agents.adk import add_event, add_responses, add_turn
 from logforge.connectors.chat import (
@@ -94,6 +94,14 @@ class AdkEvalSet:
         yield from close(builder, episode)
 
 
+_TURN: Final = frozenset(
+    {"invocation_id", "invocationId", "user_content", "userContent", "final_response", "finalResponse"}
+    | {"intermediate_data", "intermediateData", "creation_timestamp", "creationTimestamp"}
+    | {"rubrics", "app_details", "appDetails"}
+)
+"""The keys of a turn, in either spelling."""
+
+
 def _add_invocation(builder: CallOrder, turn: Any, where: str, progress: list[Any]) -> bool:
     """One turn: what the user said, what the agent did, its final response. Returns whether that is there."""
     if not isinstance(turn, dict):
@@ -102,14 +110,18 @@ def _add_invocation(builder: CallOrder, turn: Any, where: str, progress: list[An
     time = micros(value_of(turn, "creation_timestamp") or None)
     asked = read_parts(value_of(turn, "user_content"), at(where, "/" + key_of(turn, "user_content")))
     builder.rejects += asked.rejects
+    builder.note(asked.unknown, decides=asked.decides)
     if asked.texts:
         builder.message("user", asked.text, asked.texts[0].locator, created_at=time)
+    elif not asked.unknown:
+        builder.silent(turn, _TURN, where, decides=True)
     data, place = value_of(turn, "intermediate_data"), at(where, "/" + key_of(turn, "intermediate_data"))
     if isinstance(data, dict):
         _add_work(builder, data, place)
         progress += [said for said, _ in _listed(data, "intermediate_responses", place)]
     final = read_parts(value_of(turn, "final_response"), at(where, "/" + key_of(turn, "final_response")))
     builder.rejects += final.rejects
+    builder.note(final.unknown, decides=True)
     add_turn(builder, final, where, created_at=time)
     return bool(final.texts)
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from logforge.connectors.chat import CallOrder, read_parts
-from logforge.connectors.episodes import Call, bad_part, count_or_none, micros, text_or_none
+from logforge.connectors.episodes import (
+    Call,
+    bad_part,
+    count_or_none,
+    micros,
+    text_or_none,
+    unread_calls,
+)
 from logforge.connectors.records import at
 from logforge.schemas import ResultStatus
 
 NOTICES = frozenset({"info", "error", "warning"})
 """Messages that the program shows to the user and the model never sees."""
 
+_READ: Final = frozenset(
+    {"id", "timestamp", "type", "content", "displayContent", "toolCalls", "thoughts", "tokens", "model"}
+)
+"""The keys of a message."""
 _STATES: dict[str, ResultStatus] = {"success": "ok", "error": "error", "cancelled": "refused"}
 """What a call's own state says of a result that is not there."""
 
@@ -28,6 +39,8 @@ def add_message(builder: CallOrder, message: Any, where: str, notices: list[Any]
         if parts.texts:
             time = micros(message.get("timestamp"))
             builder.message("user", parts.text, parts.texts[0].locator, created_at=time)
+        elif message.get("content") is None:
+            builder.silent(message, _READ, where, decides=True)
     elif kind == "gemini":
         return _add_turn(builder, message, where)
     else:
@@ -61,9 +74,14 @@ def _add_turn(builder: CallOrder, message: dict[str, Any], where: str) -> set[st
         Call(str(call["name"]), call.get("args"), text_or_none(call.get("id")), place)
         for call, place in known
     ]
-    if not parts.texts and not named:
+    if lost := unread_calls(message, _READ):
+        builder.unknown(where, lost, decides=True)
+    elif message.get("content") is None and not calls:
+        builder.silent(message, _READ, where, decides=True)
+    if not named and (calls or not parts.texts):
+        # It only thought, or decided what the log no longer tells: a `respond` step would be an invention.
         if thought or calls:
-            builder.message("assistant", None, where, **more)
+            builder.message("assistant", parts.text, where, **more)
         return set()
     pointer = parts.texts[0].locator if parts.texts else where
     builder.turn(parts.text, named, pointer, **more)

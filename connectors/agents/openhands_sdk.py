@@ -35,6 +35,24 @@ def is_sdk_event(event: Any) -> bool:
     return isinstance(kind, str) and "source" in event
 
 
+_ACTION = frozenset(
+    {
+        "id",
+        "timestamp",
+        "source",
+        "kind",
+        "thought",
+        "reasoning_content",
+        "thinking_blocks",
+        "action",
+        "summary",
+    }
+    | {"tool_name", "tool_call_id", "tool_call", "llm_response_id", "security_risk", "critic_result"}
+    | {"responses_reasoning_item"}
+)
+"""The keys of an action."""
+
+
 class SdkRun:
     """Takes a run's events in order. Offers what `openhands_run.Run` offers."""
 
@@ -84,6 +102,9 @@ class SdkRun:
         if not calls:
             return
         event, where = actions[0]
+        for other, spot in actions:
+            if other.get("thought") is None:
+                self.builder.silent(other, _ACTION, spot, decides=False)
         text = next((text for event, _ in actions if (text := text_of(event.get("thought")))), None)
         self.builder.turn(
             text,

@@ -28,6 +28,7 @@ from logforge.connectors.episodes import (
     text_of,
     text_or_none,
     truth_of,
+    unread_calls,
 )
 from logforge.connectors.records import Head, Source, at, canonical
 from logforge.schemas import Ending, Episode, Reading
@@ -120,6 +121,8 @@ def _add_turn(builder: EpisodeBuilder, message: dict[str, Any], where: str) -> N
         )
     calls = calls_of(message, where, builder.rejects)
     text = content or None
+    if lost := unread_calls(message, {"role", "content", "tool_calls"}):
+        builder.unknown(where, lost, decides=True)
     if message.get("tool_calls") and not calls:
         builder.message("assistant", text, where, thought=thought)
     else:

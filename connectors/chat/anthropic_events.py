@@ -16,6 +16,7 @@ from logforge.connectors.episodes import (
     Call,
     EpisodeBuilder,
     Transcript,
+    Unknown,
     bad_record,
     close,
     content_id,
@@ -26,6 +27,7 @@ from logforge.connectors.episodes import (
     read_content,
     text_of,
     text_or_none,
+    unsaid,
 )
 from logforge.connectors.records import Head, NotJson, Source, at, canonical, loads, malformed
 from logforge.schemas import Ending, Reading, Reject, Skip
@@ -216,11 +218,17 @@ def _result(event: dict[str, Any], where: str) -> tuple[str | None, str]:
     return text_of(content), where if isinstance(content, list) else at(where, "/content")
 
 
+_TOLD = frozenset({"id", "type", "processed_at", "content"})
+"""The keys of an event that is a text."""
+
+
 def _add_text(
     script: Transcript, kind: str, event: dict[str, Any], where: str, time: int | None
 ) -> Reading | None:
     parts = read_content(event.get("content"), at(where, "/content"))
     script.note(parts, decides=kind.startswith("agent.") or parts.decides)
+    if event.get("content") is None and kind != "agent.thinking" and (found := unsaid(event, _TOLD)):
+        script.unknown.append((Unknown(where, found), True))
     if kind == "agent.thinking":
         if not parts.texts and not parts.thoughts:
             return Skip(reason="hidden_thinking")

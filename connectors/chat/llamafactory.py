@@ -77,7 +77,9 @@ class _Blocks:
         kind = block.get("type") if isinstance(block, dict) else None
         value = block.get("value") if kind is not None else None
         place = f"{where}/value" if kind is not None and "value" in block else where
-        if kind == "tool_call":
+        if kind in ("tool_call", "reasoning", "text") and "value" not in block:
+            self.unknown.append(Unknown(where, block))
+        elif kind == "tool_call":
             self.called = True
             call = call_of(value, place, rejects)
             self.calls += [] if call is None else [call]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from logforge.connectors.episodes import Call, names_call
+from logforge.connectors.episodes import Call, unread_calls, unsaid
 
 _READ: Final = frozenset(
     {"role", "content", "tool_calls", "function_call", "tool_call_id", "tool_call_ids", "name", "type", "id"}
@@ -25,7 +25,7 @@ _ABOUT: Final = frozenset(
     | {"thinking_blocks", "tools", "functions", "tool_choice", "timings", "cache_control"}
 )
 """Keys whose values are objects or lists and no part of what the agent decided."""
-_WORDS: Final = frozenset({"refusal"})
+_KNOWN = _READ | _ABOUT
 
 
 def refusal_of(message: dict[str, Any]) -> str | None:
@@ -35,28 +35,12 @@ def refusal_of(message: dict[str, Any]) -> str | None:
 
 
 def unread(message: dict[str, Any], calls: Iterable[Call]) -> dict[str, Any]:
-    """The keys of an agent's message in which a call may lie that was not read from where calls are read.
-
-    A copy of a call that was read (same id) is none.
-    """
+    """The keys of an agent's message in which a call may lie that was not read from where calls are read."""
     if message.keys() <= _READ:
         return {}
-    ids = [call.call_id for call in calls if call.call_id is not None]
-    return {
-        key: value
-        for key, value in message.items()
-        if key not in _READ and key not in _ABOUT and names_call(key, value, ids)
-    }
+    return unread_calls(message, _KNOWN, [call.call_id for call in calls if call.call_id is not None])
 
 
-def unsaid(message: dict[str, Any]) -> dict[str, Any]:
-    """The keys of a message without any content that may hold what it says: words, objects and lists that nobody reads."""
-    return {
-        key: value
-        for key, value in message.items()
-        if key not in _READ and key not in _ABOUT and key not in _WORDS and _may_say(value)
-    }
-
-
-def _may_say(value: Any) -> bool:
-    return bool(value) and isinstance(value, str | dict | list)
+def elsewhere(message: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a message without any content that may hold what it says. A refusal is read."""
+    return unsaid(message, _KNOWN | {"refusal"})

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from logforge.connectors.chat.dialects import dialect_of
 from logforge.connectors.chat.dialogue import add_history
-from logforge.connectors.chat.message_keys import refusal_of, unread, unsaid
+from logforge.connectors.chat.message_keys import elsewhere, refusal_of, unread
 from logforge.connectors.chat.ratings import rating_of
 from logforge.connectors.chat.simulations import simulation_outcome
 from logforge.connectors.episodes import (
@@ -300,7 +300,7 @@ def add_message(builder: EpisodeBuilder, message: Any, where: str) -> None:
         content is None
         and isinstance(role, str)
         and role in _READ_ROLES
-        and (found := _unsaid(role, message))
+        and (found := _elsewhere(role, message))
     ):
         builder.unknown(where, found, decides=True)
     elif role == "assistant":
@@ -316,10 +316,10 @@ def add_message(builder: EpisodeBuilder, message: Any, where: str) -> None:
         builder.message(role, content, where, created_at=_time(message))
 
 
-def _unsaid(role: str, message: dict[str, Any]) -> dict[str, Any]:
+def _elsewhere(role: str, message: dict[str, Any]) -> dict[str, Any]:
     """What a message without content may say under keys that nobody reads; nothing of one that calls."""
     calls = role == "assistant" and (message.get("tool_calls") or message.get("function_call"))
-    return {} if calls else unsaid(message)
+    return {} if calls else elsewhere(message)
 
 
 def _add_stranger(builder: EpisodeBuilder, message: Any, where: str) -> None:

@@ -137,6 +137,8 @@ class _Run:
         parts = _parts(message.get("content"), at(where, "/content"))
         self.builder.rejects += parts.rejects
         self.builder.note(parts.unknown, decides=True)
+        if message.get("content") is None:
+            self.builder.silent(message, _OWN_KEYS | {"role"}, where, decides=True)
         info = object_or_empty(message.get("modelInfo"))
         model = text_or_none(info.get("modelId"))
         self.model = self.model or model
@@ -165,6 +167,9 @@ class _Run:
     def _answers(self, content: Any, pointer: str, where: str, time: int | None) -> None:
         """A message to the model: results, what the user wrote, and what the program adds."""
         told = _Told(self.builder, time)
+        if content is None:
+            self.builder.message("user", None, where, created_at=time)
+            return
         blocks = content if isinstance(content, list) else [content]
         for index, block in enumerate(blocks):
             place = (

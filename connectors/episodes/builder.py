@@ -6,6 +6,7 @@ pairing of a result with the nearest preceding unanswered call of its id.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import fsum
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from logforge.connectors.episodes.pairing import OpenCalls, is_unique
 from logforge.connectors.episodes.policies import policy_name, prompt_version
 from logforge.connectors.episodes.tool_names import meant, tool_action
 from logforge.connectors.episodes.words import Unknown, is_summary, told_unknown, unknown_parts, words_of
+from logforge.connectors.episodes.words import Unknown, told_unknown, unknown_parts, unsaid, words_of
 from logforge.connectors.records import canonical, excerpt
 from logforge.schemas import Ending, Episode, Message, Reject, ResultStatus, Step, StepKind
 
@@ -149,6 +151,11 @@ class EpisodeBuilder:
         """The same of all parts of a message that are not understood, each with its locator."""
         for place, part in unknown:
             self.unknown(place, part, decides=decides)
+
+    def silent(self, row: dict[str, Any], read: Collection[str], locator: str, *, decides: bool) -> None:
+        """Note what a message that gave no words and no call holds beside the keys that are `read`: they may stand there."""
+        if found := unsaid(row, read):
+            self.unknown(locator, found, decides=decides)
 
     def _words(self, content: Any, locator: str, decides: bool) -> str | None:
         """The text of a message's content. What is not understood in it is noted."""

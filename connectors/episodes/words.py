@@ -7,7 +7,7 @@ it is no words, and whoever reads the message has to set it aside (EpisodeBuilde
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from logforge.connectors.records import canonical, described
@@ -194,6 +194,21 @@ def _all_known(value: Any, known: frozenset[str]) -> bool:
         isinstance(inner, dict) and isinstance(inner.get("id"), str) and inner["id"] in known
         for inner in value
     )
+
+
+def unread_calls(row: dict[str, Any], read: Collection[str], known_ids: Iterable[str] = ()) -> dict[str, Any]:
+    """The keys of an agent's message, beside those that are `read`, in which a call may lie. A copy of a call with a known id is none."""
+    known = frozenset(known_ids)
+    return {key: value for key, value in row.items() if key not in read and names_call(key, value, known)}
+
+
+def unsaid(row: dict[str, Any], read: Collection[str]) -> dict[str, Any]:
+    """The keys of a message without words, beside those that are `read`, that may hold what it says: texts, objects and lists."""
+    return {
+        key: value
+        for key, value in row.items()
+        if key not in read and isinstance(value, str | dict | list) and value
+    }
 
 
 def names_call(key: str, value: Any, known_ids: Iterable[str] = ()) -> bool:

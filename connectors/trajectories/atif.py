@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from logforge.connectors.chat import tool_names
 from logforge.connectors.episodes import (
@@ -38,6 +38,7 @@ from logforge.connectors.episodes import (
     task_group,
     text_of,
     text_or_none,
+    unread_calls,
 )
 from logforge.connectors.records import Head, Source, at, canonical
 from logforge.connectors.trajectories.harbor import Trial, result_beside, trial_of
@@ -173,6 +174,13 @@ class Atif:
         return told.void(failure_in(extra))
 
 
+_STEP: Final = frozenset(
+    {"step_id", "timestamp", "source", "model_name", "message", "reasoning_content", "reasoning_effort"}
+    | {"tool_calls", "observation", "metrics", "extra", "is_copied_context", "llm_call_count"}
+)
+"""The keys of a step."""
+
+
 class _Trajectory:
     """Takes a trajectory's steps in order."""
 
@@ -200,11 +208,13 @@ class _Trajectory:
         self._observe(step, where, calls)
 
     def _say(self, role: str, step: dict[str, Any], where: str) -> None:
-        text = text_of(step.get("message"))
-        if text:
-            place = _first(step.get("message"), f"{where}/message")
+        said = step.get("message")
+        if said:
+            place = _first(said, f"{where}/message")
             thought = first_text(step, "reasoning_content") if role == "assistant" else None
-            self.builder.message(role, text, place, thought=thought, created_at=_time(step))
+            self.builder.message(role, said, place, thought=thought, created_at=_time(step))
+        elif said is None:
+            self.builder.silent(step, _STEP, where, decides=role == "assistant")
 
     def _reward(self, metrics: dict[str, Any], where: str) -> float | None:
         if metrics.get("reward") is not None:
@@ -213,7 +223,11 @@ class _Trajectory:
         return read_reward(extra, f"{where}/metrics/extra", self.builder.rejects)
 
     def _turn(self, step: dict[str, Any], where: str) -> int:
-        text, listed = text_of(step.get("message")), step.get("tool_calls")
+        text, listed = step.get("message"), step.get("tool_calls")
+        if lost := unread_calls(step, _STEP):
+            self.builder.unknown(where, lost, decides=True)
+        elif text is None and not listed:
+            self.builder.silent(step, _STEP, where, decides=True)
         calls = self._calls(listed, f"{where}/tool_calls")
         metrics = object_or_empty(step.get("metrics"))
         model = text_or_none(step.get("model_name"))
@@ -258,6 +272,7 @@ class _Trajectory:
     def _observe(self, step: dict[str, Any], where: str, calls: int) -> None:
         observation = step.get("observation")
         if observation is None:
+            self.builder.silent(step, _STEP, where, decides=False)
             return
         results, place = object_or_empty(observation).get("results"), f"{where}/observation"
         if not isinstance(results, list):

@@ -16,7 +16,10 @@ from logforge.connectors.records.base import Connector, Source
 from logforge.schemas import Episode, Reading, Reject, Skip
 
 Path_ = tuple[str | int, ...]
-BLOCK = {"type": "mystery_block", "mystery": {"payload": "what it holds, nobody knows"}}
+PAYLOAD = "what it holds, nobody knows"
+BLOCK = {"type": "mystery_block", "mystery": {"payload": PAYLOAD}}
+SPEECH = {"messages", "content", "parts", "conversation", "conversations", "steps", "message", "thought"}
+"""Lists under these keys hold what was said and done. (What tools were on offer, say, is no speech.)"""
 
 
 @dataclass(frozen=True)
@@ -90,16 +93,17 @@ class Account:
 
     spoken: Counter[str]
     texts: Counter[str]
-    aside: int
+    aside: frozenset[tuple[str, str]]
+    """What was set aside: rules and places, and reasons to skip."""
     kept: str
     """Everything that was kept as text: messages, thoughts, arguments, results, and what the episode knows of itself."""
 
     def lost(self, later: Account, change: Change) -> list[str]:
         """The texts that another reading holds nowhere, although it set nothing more aside."""
-        if later.aside > self.aside:
+        if later.aside - self.aside:
             return []
         if change.kind == "block":
-            return [] if later.holds(BLOCK["mystery"]["payload"]) else [BLOCK["mystery"]["payload"]]
+            return [] if later.holds(PAYLOAD) or not SPEECH & set(change.pattern) else [PAYLOAD]
         return [text for text in self.texts - later.texts if not later.holds(text)]
 
     def holds(self, text: str) -> bool:
@@ -111,7 +115,7 @@ def account(connector: Connector, path: Path) -> Account:
     """Read a log and say what came of it."""
     spoken: Counter[str] = Counter()
     texts: Counter[str] = Counter()
-    aside = 0
+    aside: Counter[tuple[str, str]] = Counter()
     kept: list[str] = []
     for reading in _readings(connector, path):
         if isinstance(reading, Episode):
@@ -122,9 +126,12 @@ def account(connector: Connector, path: Path) -> Account:
             spoken.update(
                 by_position[step.position] for step in reading.steps if step.kind in ("respond", "clarify")
             )
-        elif isinstance(reading, Reject | Skip):
-            aside += 1
-    return Account(spoken, texts, aside, "\n".join(kept))
+        elif isinstance(reading, Reject):
+            aside[reading.rule, reading.locator] += 1
+        elif isinstance(reading, Skip):
+            aside[reading.reason, str(aside[reading.reason, ""])] += 1
+            aside[reading.reason, ""] += 1
+    return Account(spoken, texts, frozenset(aside), "\n".join(kept))
 
 
 def _readings(connector: Connector, path: Path) -> Iterator[Reading]:
