@@ -124,7 +124,7 @@ def _add_result(builder: CallOrder, call: dict[str, Any], where: str) -> bool:
     failed = {"success": False, "error": True, "cancelled": True}.get(str(state))
     status: ResultStatus | None = "refused" if state == "cancelled" else None
     if parts.responses:
-        text, pointer = "\n".join(r.text for r in parts.responses), parts.responses[0].locator
+        text, pointer = "\n".join(r.text or "" for r in parts.responses), parts.responses[0].locator
         failed = parts.responses[0].failed if failed is None else failed
     elif parts.texts:
         text, pointer = parts.text or "", parts.texts[0].locator

@@ -21,6 +21,7 @@ from logforge.connectors.episodes import (
     part_text,
     text_of,
     text_or_none,
+    unread_calls,
 )
 from logforge.connectors.records import at
 from logforge.schemas import ResultStatus
@@ -29,6 +30,10 @@ _SCHEMES = ("attachment://", "tc://")
 """How a text says that it lies elsewhere; `tc` in logs of 2024."""
 _STATUS: dict[str, ResultStatus] = {"timeout": "timeout", "approval": "refused"}
 """What the type of a tool's error says of the result; every other type is an error."""
+
+
+_ABOUT = frozenset({"id", "role", "source", "content", "model", "tool_calls", "metadata"})
+"""The keys of an assistant's message that are read, and what is known of it."""
 
 
 class Attachments:
@@ -193,6 +198,8 @@ class Talk:
         calls = parts.calls + calls_of(message, where, self.builder.rejects)
         self.builder.rejects += parts.rejects
         self.builder.note(parts.unknown, decides=True)
+        if lost := unread_calls(message, _ABOUT, [call.call_id for call in calls if call.call_id]):
+            self.builder.unknown(place, lost, decides=True)
         self._by_provider |= {call.name for call in parts.calls}
         more = {"thought": parts.thought, "model": text_or_none(message.get("model")), **known}
         text = (content if isinstance(content, str) else parts.text) or None  # content is never left out

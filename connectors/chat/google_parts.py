@@ -30,7 +30,7 @@ class Response(NamedTuple):
 
     call_id: str | None
     name: str | None
-    text: str
+    text: str | None
     failed: bool | None
     locator: str
 
@@ -127,7 +127,7 @@ def read_response(response: dict[str, Any], where: str) -> Response:
         key, value = next(iter(body.items()))
         if key in ("output", "error") and isinstance(value, str):
             body, pointer, failed = value, at(pointer, f"/{key}"), key == "error"
-    text = body if isinstance(body, str) else "" if body is None else canonical(body)
+    text = body if isinstance(body, str) or body is None else canonical(body)
     name = response.get("name")
     return Response(
         text_or_none(response.get("id")), name if isinstance(name, str) else None, text, failed, pointer

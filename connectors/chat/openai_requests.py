@@ -135,6 +135,13 @@ def _episode(talk: Talk) -> Iterator[Reading]:
     yield from keyed(close(builder, episode), ids)
 
 
+_ABOUT_RESPONSE = frozenset(
+    {"id", "object", "created", "model", "usage", "choices", "system_fingerprint", "service_tier", "error"}
+    | {"provider", "detail", "message", "status", "type", "code"}
+)
+"""The keys of a response that are no answer: facts about it, and what an error says."""
+
+
 def _add_conversation(builder: EpisodeBuilder, talk: Talk) -> dict[int, str]:
     """The last request's messages and its answer, each answer with what its own response told. Returns the responses' ids
     by the position of their messages."""
@@ -151,6 +158,8 @@ def _add_conversation(builder: EpisodeBuilder, talk: Talk) -> dict[int, str]:
         begin = len(builder.messages)
         _add(builder, answer, at(last.given, "/choices/0/message"), last)
         ids |= talk.named(last, range(begin, len(builder.messages)))
+    elif not last.response.get("choices"):
+        builder.silent(last.response, _ABOUT_RESPONSE, last.given, decides=True)
     return ids
 
 

@@ -191,8 +191,8 @@ class _Run:
         told.end()
 
     def _result(self, block: dict[str, Any], place: str, time: int | None) -> None:
-        text = text_of(block.get("content")) or ""
-        failed, status = _verdict(text)
+        text = text_of(block.get("content"))
+        failed, status = _verdict(text or "")
         failed = True if block.get("is_error") is True else failed
         call_id = text_or_none(block.get("tool_use_id"))
         self.builder.result(call_id, text, place, failed=failed, status=status, created_at=time)

@@ -249,7 +249,12 @@ class EpisodeBuilder:
         return position
 
     def _wordless(self, what: str, locator: str) -> None:
-        """A message or result that has no words, not even empty ones: they may stand where nobody reads."""
+        """A message or result that has no words, not even empty ones: they may stand where nobody reads.
+
+        Where something of it was set aside just before, that is told already.
+        """
+        if any(part.locator.startswith(locator) for part in self.rejects[-4:]):
+            return
         reason = f"a {what} without words where they are read"
         self.rejects.append(Reject(level="part", locator=locator, reason=reason, rule="no_words", excerpt=""))
 

@@ -27,7 +27,7 @@ MARKED: Final = frozenset(
 
 _TEXT_KEYS = ("text", "content", "refusal")
 _CALL_KEY = re.compile(r"tool|function|call(?!back)|invocation", re.IGNORECASE)
-_NAMES = frozenset({"name", "tool", "tool_name", "toolName", "function", "action", "recipient_name"})
+_NAME = re.compile(r"(?:.*[_a-z])?name|tool|function|action", re.IGNORECASE)
 _ARGUMENTS = frozenset(
     {
         "arguments",
@@ -172,7 +172,7 @@ def _call_in(value: Any, known: frozenset[str], depth: int) -> bool:
         isinstance(value.get(key), str) and value[key] in known for key in ("id", "call_id", "tool_call_id")
     ):
         return False
-    if value.keys() & _NAMES and value.keys() & _ARGUMENTS:
+    if value.keys() & _ARGUMENTS and any(isinstance(key, str) and _NAME.fullmatch(key) for key in value):
         return True
     return depth > 0 and any(
         (_is_named_call(key, inner) and not _all_known(inner, known)) or _call_in(inner, known, depth - 1)

@@ -295,6 +295,7 @@ class _Trajectory:
         if result.get("subagent_trajectory_ref") is not None or result.get("extra") is not None:
             told = {key: result[key] for key in ("subagent_trajectory_ref", "extra") if key in result}
             self.details.append({"step_id": place.step.get("step_id"), "result_of": call_id} | told)
+            text = "" if text is None and "subagent_trajectory_ref" in told else text
         copied = place.step.get("is_copied_context") is True
         if not copied and (call_id is not None or place.calls):
             flag = first_bool(object_or_empty(result.get("extra")), "is_error")

@@ -87,6 +87,14 @@ def changed(records: list[Any], change: Change) -> list[Any]:
     return made
 
 
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(inner)
+    elif isinstance(value, str):
+        yield value
+
+
 @dataclass(frozen=True)
 class Account:
     """What was read of a log: the utterances that are decisions, all texts, and how much was set aside."""
@@ -107,8 +115,14 @@ class Account:
         return [text for text in self.texts - later.texts if not later.holds(text)]
 
     def holds(self, text: str) -> bool:
-        """True when the text stands somewhere in what was kept, be it as a JSON string."""
-        return text in self.kept or jsontext.canonical(text)[1:-1] in self.kept
+        """True when the text stands somewhere in what was kept, be it as a JSON string; of JSON text, all texts in it."""
+        try:
+            inner = list(_leaves(jsontext.loads(text))) if text[:1] in ("{", "[") else []
+        except jsontext.NotJson:
+            inner = []
+        return all(
+            leaf in self.kept or jsontext.canonical(leaf)[1:-1] in self.kept for leaf in inner or [text]
+        )
 
 
 def account(connector: Connector, path: Path) -> Account:
