@@ -174,7 +174,7 @@ class EpisodeBuilder:
         if role == "user" and is_summary(text):
             role = "system"  # written by the program: context, and no word of a person
         if content is None and not more.get("thought"):
-            self._wordless("message", locator)
+            self._wordless(locator)
         position, self.cut = len(self.messages), None
         self.messages.append(Message(position, role, text, locator, **more))
         return position
@@ -204,7 +204,7 @@ class EpisodeBuilder:
         self.messages.append(Message(position, "assistant", content, locator, **more))
         if not calls and not (content and content.strip()):
             if content is None and not more.get("thought") and self.undecided is None:
-                self._wordless("message", locator)
+                self._wordless(locator)
             self._without_step(reward, locator)
             return position
         if not calls:
@@ -248,14 +248,14 @@ class EpisodeBuilder:
         )
         return position
 
-    def _wordless(self, what: str, locator: str) -> None:
-        """A message or result that has no words, not even empty ones: they may stand where nobody reads.
+    def _wordless(self, locator: str) -> None:
+        """A message that has no words, not even empty ones: they may stand where nobody reads.
 
         Where something of it was set aside just before, that is told already.
         """
         if any(part.locator.startswith(locator) for part in self.rejects[-4:]):
             return
-        reason = f"a {what} without words where they are read"
+        reason = "a message without words where they are read"
         self.rejects.append(Reject(level="part", locator=locator, reason=reason, rule="no_words", excerpt=""))
 
     def _without_step(self, reward: float | None, locator: str) -> None:
@@ -330,8 +330,6 @@ class EpisodeBuilder:
             return False
         if call_id is None and index != self._told:
             self._nameless[index] = hint
-        if text is None:
-            self._wordless("result", locator)
         text = text or ""  # an answer that says nothing is still an answer; null is for calls without one
         found, kind = classify_result(text, failed, status)
         position, self.cut = len(self.messages), None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from logforge.connectors.episodes.arguments import Absent
 from logforge.connectors.episodes.builder import Call
-from logforge.connectors.episodes.words import Unknown, part_text, text_of
+from logforge.connectors.episodes.words import Unknown, part_text, text_of, unsaid
 from logforge.connectors.records import canonical, described, excerpt
 from logforge.schemas import Reject
 
@@ -25,6 +25,10 @@ _BLOCK_KEYS = frozenset(
     | {"cache_control", "caller", "server_name"}
 )
 """Keys of the API's thoughts, calls and results."""
+
+
+_RESULT = frozenset({"type", "id", "tool_use_id", "is_error", "cache_control", "content", "name", "caller"})
+"""The keys of a result block."""
 
 
 class Text(NamedTuple):
@@ -140,6 +144,8 @@ def _read_block(parts: Parts, block: Any, where: str) -> None:
         _read_call(parts, block, where)
     elif isinstance(kind, str) and kind.endswith("tool_result"):
         call_id, failed = text_or_none(block.get("tool_use_id")), block.get("is_error") is True
+        if "content" not in block and (found := unsaid(block, _RESULT)):
+            parts.unknown.append(Unknown(where, found))
         parts.answers.append(Answer(call_id, _answer_text(block), failed, where))
     elif (text := part_text(block)) is None:
         parts.unknown.append(Unknown(where, block))
