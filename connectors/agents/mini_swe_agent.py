@@ -52,6 +52,24 @@ _TIMED_OUT = re.compile(r"\s*(?:<exception>|The last command\b).{0,4000}\btimed 
 _COMMANDS = re.compile(rb"```mswea_bash_command|```bash\\n(?=.*<returncode>)", re.DOTALL)
 
 
+_RESULT_KEYS = frozenset(
+    {
+        "role",
+        "content",
+        "tool_call_id",
+        "extra",
+        "timestamp",
+        "type",
+        "call_id",
+        "output",
+        "name",
+        "id",
+        "status",
+    }
+)
+"""The keys of a command's result."""
+
+
 class MiniSweAgent:
     """mini-SWE-agent's `.traj.json`."""
 
@@ -214,6 +232,8 @@ class _Run:
 
     def _result(self, message: dict[str, Any], text: str | None, where: str) -> None:
         """What a command gave. The last one gives the submission itself, and no return code."""
+        if text is None:
+            self.builder.silent(message, _RESULT_KEYS, where, decides=False)
         code: Any = object_or_empty(message.get("extra")).get("returncode")
         match = _RETURN_CODE.match(text or "")
         if not isinstance(code, int) and match:

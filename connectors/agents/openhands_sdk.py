@@ -51,6 +51,11 @@ _ACTION = frozenset(
     | {"responses_reasoning_item"}
 )
 """The keys of an action."""
+_ANSWER = frozenset(
+    {"id", "timestamp", "source", "kind", "observation", "error", "rejection_reason", "rejection_source"}
+    | {"tool_name", "tool_call_id", "action_id"}
+)
+"""The keys of what an action gave."""
 
 
 class SdkRun:
@@ -152,6 +157,8 @@ class SdkRun:
         elif code == 0 or seen.get("is_error") is False:
             failed = False
         text = _observed(seen) if seen else first_text(event, "error", "rejection_reason")
+        if text is None:
+            self.builder.silent(event, _ANSWER, where, decides=False)
         key = next((key for key in ("observation", "error", "rejection_reason") if key in event), "")
         self.builder.result(
             first_text(event, "tool_call_id"),

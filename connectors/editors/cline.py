@@ -38,6 +38,7 @@ from logforge.schemas import Ending, Episode, Reading, Reject, ResultStatus, Ski
 
 _MARKS = re.compile(rb"<environment_details>|\[[a-z_]{4,30}(?: for [^\n]{1,400}?)?\] Result:")
 _OWN_KEYS = frozenset({"ts", "modelInfo", "metrics", "condenseParent", "condenseId", "isSummary"})
+_RESULT_KEYS = frozenset({"type", "tool_use_id", "is_error", "content", "cache_control"})
 _MACHINE = (
     "<environment_details>",
     "[ERROR] You did not use a tool",
@@ -192,6 +193,8 @@ class _Run:
 
     def _result(self, block: dict[str, Any], place: str, time: int | None) -> None:
         text = text_of(block.get("content"))
+        if text is None:
+            self.builder.silent(block, _RESULT_KEYS, place, decides=False)
         failed, status = _verdict(text or "")
         failed = True if block.get("is_error") is True else failed
         call_id = text_or_none(block.get("tool_use_id"))
