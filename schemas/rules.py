@@ -135,6 +135,7 @@ _PARTS = """
     no_action           | a row of a mapped step table without an action                   | Correct `action` in the mapping, or fill it in the log, then replay with --mapping.
     nameless_run        | a run without an id                                              | Export the runs again with their ids, then replay.
     unknown_part        | a part that logforge does not understand; where a decision may lie in it, its record | Look at its keys and the format named in the detail: use that format's export, or a --mapping.
+    no_words            | a message that has no words where they are read                  | Look whether they stand under another key; if so, use --mapping or a connector of your own.
     reward_without_step | a reward of a turn that says and calls nothing                   | Look whether the turn's content lies under another key; a reward needs a decision.
     unknown_event       | an event of a kind its format does not know                      | Report it with the excerpt shown here; a later version may read it.
     unknown_annotation  | an annotation of a kind its format does not know                 | Report it with the excerpt shown here; a later version may read it.

@@ -41,7 +41,6 @@ from logforge.connectors.episodes import (
     read_rows,
     reject,
     said_calls,
-    simulation_outcome,
     stopped_by,
     task_group,
     text_of,
@@ -102,7 +101,8 @@ class OpenAIMessages:
             ):
                 return 0.0
             if _STRANGE & (keys | head.keys.get("messages.content", set())):
-                return 0.1  # parts of another format: each record that has them is set aside
+                # Parts of another format: each record that has them is set aside.
+                return 0.1 if "role" in keys else 0.0
             return 0.6 if "role" in keys or not keys else 0.0
         if "trajectory" in head.top:
             keys = head.keys.get("trajectory", set())

@@ -80,11 +80,14 @@ if TYPE_CHECKING:
     from logforge.connectors.episodes.unsupported_shapes import RULE, VOICE, unsupported
     from logforge.connectors.episodes.words import (
         Unknown,
+        looks_like,
         may_hold_call,
         names_call,
         part_text,
         text_of,
         unknown_parts,
+        unread_calls,
+        unsaid,
         words_of,
     )
 
@@ -97,12 +100,12 @@ __all__ = [
     "contradicted", "cost_or_none", "count_or_none", "cut_by", "entry_keys", "episode_id",
     "execute_calls", "failure_in", "fenced", "first_bool", "first_number", "first_text",
     "first_user_text", "from_millis", "function_calls", "instance_task", "interface", "is_unique",
-    "is_uuid", "issue_in", "json_value", "keyed", "limit_met", "may_hold_call", "meant", "micros",
-    "names_call", "native_or_content", "object_or_empty", "outcome_of", "parse_arguments", "part_text",
-    "place_of", "prompt_suffix", "prompt_version", "read_content", "read_inner", "read_keyed",
-    "read_outcome", "read_reward", "read_rows", "reject", "run_task", "said_calls", "score_of",
-    "stopped_by", "task_group", "text_of", "text_or_none", "tool_action", "truth_of", "unknown_parts",
-    "unsupported", "with_decision_keys", "words_of",
+    "is_uuid", "issue_in", "json_value", "keyed", "limit_met", "looks_like", "may_hold_call", "meant",
+    "micros", "names_call", "native_or_content", "object_or_empty", "outcome_of", "parse_arguments",
+    "part_text", "place_of", "prompt_suffix", "prompt_version", "read_content", "read_inner",
+    "read_keyed", "read_outcome", "read_reward", "read_rows", "reject", "run_task", "said_calls",
+    "score_of", "stopped_by", "task_group", "text_of", "text_or_none", "tool_action", "truth_of",
+    "unknown_parts", "unread_calls", "unsaid", "unsupported", "with_decision_keys", "words_of",
 ]  # fmt: skip
 
 face(
@@ -131,5 +134,6 @@ face(
     tool_names="KINDS TOOL_PREFIX bare_name meant tool_action",
     turns="Answered Said Transcript",
     unsupported_shapes="RULE VOICE unsupported",
-    words="Unknown may_hold_call names_call part_text text_of unknown_parts words_of",
+    words="Unknown looks_like may_hold_call names_call part_text text_of unknown_parts "
+    "unread_calls unsaid words_of",
 )

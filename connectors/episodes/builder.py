@@ -22,8 +22,14 @@ from logforge.connectors.episodes.outcome import asks_user, classify_result
 from logforge.connectors.episodes.pairing import OpenCalls, is_unique
 from logforge.connectors.episodes.policies import policy_name, prompt_version
 from logforge.connectors.episodes.tool_names import meant, tool_action
-from logforge.connectors.episodes.words import Unknown, is_summary, told_unknown, unknown_parts, words_of
-from logforge.connectors.episodes.words import Unknown, told_unknown, unknown_parts, unsaid, words_of
+from logforge.connectors.episodes.words import (
+    Unknown,
+    is_summary,
+    told_unknown,
+    unknown_parts,
+    unsaid,
+    words_of,
+)
 from logforge.connectors.records import canonical, excerpt
 from logforge.schemas import Ending, Episode, Message, Reject, ResultStatus, Step, StepKind
 

@@ -141,11 +141,9 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and "role" in value and "content" in value
 
 
-def _header(value: Any) -> str | None:
+def _header(value: Any) -> bool:
     """The first line of an older file says where the session ran."""
-    return (
-        "other_line" if isinstance(value, dict) and "working_dir" in value and "role" not in value else None
-    )
+    return isinstance(value, dict) and "working_dir" in value and "role" not in value
 
 
 def _add(builder: EpisodeBuilder, messages: list[Placed], told: Told) -> None:

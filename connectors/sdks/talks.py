@@ -73,8 +73,8 @@ class Sdk(NamedTuple):
     add_row: AddRow | None = None
     """What a row says beside its messages, and before them: system prompt, tools, settings."""
     builder: type[EpisodeBuilder] = EpisodeBuilder
-    passes: Callable[[Any], str | None] = lambda value: None
-    """Why a record holds no message by its nature; None for any other."""
+    passes: Callable[[Any], bool] = lambda value: False
+    """True for a record that holds no message by its nature."""
 
 
 def read_talks(sources: Iterable[Source], sdk: Sdk) -> Iterator[Reading]:
@@ -92,8 +92,8 @@ def read_talks(sources: Iterable[Source], sdk: Sdk) -> Iterator[Reading]:
         elif isinstance(value, dict) and (key := list_key(value, sdk.keys)) is not None:
             messages, where = parsed(value_at(value, key), at(locator, f"/{key}"))
             yield from _listed(sdk, messages, value, where, locator)
-        elif (passed := sdk.passes(value)) is not None:
-            yield Skip(reason=passed)
+        elif sdk.passes(value):
+            yield Skip(reason="other_line")
         elif sdk.is_message(value):
             if parts[0].span:
                 raise NeedsWhole

@@ -886,7 +886,7 @@ BLOCKS = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name
         (anthropic([MESSAGE], None), "anthropic_api"),
         ({"request": {"model": "m", "messages": [MESSAGE]}, "response": {"choices": []}}, "openai_requests"),
         ({"request": {"model": "m", "messages": [MESSAGE]}, "response": {"error": {}}}, None),
-        ({"request": {"model": "m", "input": "Hi"}, "response": {"output": []}}, None),
+        ({"request": {"model": "m", "input": "Hi"}, "response": {"output": []}}, "openai_responses"),
         ({"messages": [MESSAGE], "response": {"choices": []}, "model_parameters": {}}, "openai_requests"),
         ({"messages": [MESSAGE], "choices": [{"message": MESSAGE}]}, "openai_requests"),
         ({"messages": [MESSAGE], "note": 'say "choices": []'}, "openai_messages"),
