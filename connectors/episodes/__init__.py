@@ -8,7 +8,7 @@ from logforge.schemas.faces import face
 
 if TYPE_CHECKING:
     from logforge.connectors.episodes.arguments import Absent, as_logged, parse_arguments
-    from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id, episode_id
+    from logforge.connectors.episodes.builder import Call, EpisodeBuilder
     from logforge.connectors.episodes.content import (
         CALL_BLOCKS,
         Answer,
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from logforge.connectors.episodes.feedback import Verdict, outcome_of, score_of
     from logforge.connectors.episodes.growing import Growing
     from logforge.connectors.episodes.identity import (
+        content_id,
+        episode_id,
         instance_task,
         is_uuid,
         issue_in,
@@ -111,14 +113,14 @@ __all__ = [
 face(
     __name__,
     arguments="Absent as_logged parse_arguments",
-    builder="Call EpisodeBuilder content_id episode_id",
+    builder="Call EpisodeBuilder",
     content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
     "first_text from_millis micros object_or_empty place_of read_content text_or_none",
     cuts="cut_by limit_met stopped_by",
     decision_keys="INJECTED keyed with_decision_keys",
     feedback="Verdict outcome_of score_of",
     growing="Growing",
-    identity="instance_task is_uuid issue_in native_or_content run_task task_group",
+    identity="content_id episode_id instance_task is_uuid issue_in native_or_content run_task task_group",
     judgements="Outcome SCORE_KEYS SUCCESS_KEYS UNKNOWN amount_of contradicted failure_in "
     "read_outcome read_reward truth_of",
     keyed_records="entry_keys read_keyed",

@@ -6,12 +6,10 @@ pairing of a result with the nearest preceding unanswered call of its id.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from math import fsum
 from typing import Any, NamedTuple
 
 import msgspec
-import xxhash
 from msgspec.structs import replace
 
 from logforge.connectors.episodes.arguments import Parsed
@@ -21,27 +19,11 @@ from logforge.connectors.episodes.arguments import (
 from logforge.connectors.episodes.outcome import asks_user, classify_result
 from logforge.connectors.episodes.pairing import OpenCalls, is_unique
 from logforge.connectors.episodes.policies import policy_name, prompt_version
+from logforge.connectors.episodes.set_aside import SetAside
 from logforge.connectors.episodes.tool_names import meant, tool_action
-from logforge.connectors.episodes.words import (
-    Unknown,
-    is_summary,
-    told_unknown,
-    unknown_parts,
-    unsaid,
-    words_of,
-)
-from logforge.connectors.records import canonical, excerpt
+from logforge.connectors.episodes.words import is_summary
+from logforge.connectors.records import excerpt
 from logforge.schemas import Ending, Episode, Message, Reject, ResultStatus, Step, StepKind
-
-
-def episode_id(format_name: str, *identity: object) -> str:
-    """32 hex digits from the format and what identifies the episode (see docs/design.md §3, Identity)."""
-    return xxhash.xxh3_128_hexdigest("\x1f".join((format_name, *map(str, identity))).encode())
-
-
-def content_id(format_name: str, record: object) -> str:
-    """An episode id from the whole record, for formats whose own ids are not unique across files."""
-    return episode_id(format_name, canonical(record))
 
 
 class Call(NamedTuple):
@@ -105,14 +87,12 @@ def _distinct(calls: list[Call]) -> list[Call]:
     return list(found.values())
 
 
-class EpisodeBuilder:
+class EpisodeBuilder(SetAside):
     """Collects one episode. Call in the log's order, then `finish`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.messages: list[Message] = []
-        self.rejects: list[Reject] = []
-        self.undecided: Reject | None = None
-        """The first part that is not understood and in which a decision of the agent may lie: `close` sets the record aside."""
         self._steps: list[_Open] = []
         self._results: dict[int, _Result] = {}
         self._open = OpenCalls()
@@ -139,48 +119,15 @@ class EpisodeBuilder:
         if tools is not None and tools != self._offered:
             self._offered = tools
 
-    def unknown(self, locator: str, part: Any, *, decides: bool) -> None:
-        """Note a part that is not understood. `decides`: what the agent did may lie in it, or nothing else is left of its message."""
-        found = Reject(
-            level="part",
-            locator=locator,
-            reason="a part that logforge does not understand",
-            rule="unknown_part",
-            detail=told_unknown(part),
-            excerpt=excerpt(part),
-        )
-        self.rejects.append(found)
-        if decides and self.undecided is None:
-            self.undecided = found
-
-    def note(self, unknown: list[Unknown], *, decides: bool) -> None:
-        """The same of all parts of a message that are not understood, each with its locator."""
-        for place, part in unknown:
-            self.unknown(place, part, decides=decides)
-
-    def silent(self, row: dict[str, Any], read: Collection[str], locator: str, *, decides: bool) -> None:
-        """Note what a message that gave no words and no call holds beside the keys that are `read`: they may stand there."""
-        if found := unsaid(row, read):
-            self.unknown(locator, found, decides=decides)
-
-    def _words(self, content: Any, locator: str, decides: bool) -> str | None:
-        """The text of a message's content. What is not understood in it is noted."""
-        if content is None or isinstance(content, str):
-            return content
-        text = words_of(content)
-        for _, part in unknown_parts(content):
-            self.unknown(locator, part, decides=decides or not text)
-        return text
-
     def message(self, role: str, content: Any, locator: str, **more: Any) -> int:
         """Add what is no decision of the agent (system, developer, user): a text or the parts of one. Returns its position."""
         self._settle()
         self._early = {own: early for own, early in self._early.items() if is_unique(own)}
-        text = self._words(content, locator, role == "assistant")
+        text = self.words_in(content, locator, role == "assistant")
         if role == "user" and is_summary(text):
             role = "system"  # written by the program: context, and no word of a person
         if content is None and not more.get("thought"):
-            self._wordless(locator)
+            self.wordless(locator)
         position, self.cut = len(self.messages), None
         self.messages.append(Message(position, role, text, locator, **more))
         return position
@@ -206,12 +153,12 @@ class EpisodeBuilder:
         """
         self._settle()
         position, self.cut = len(self.messages), None
-        content = self._words(content, locator, True)
+        content = self.words_in(content, locator, True)
         self.messages.append(Message(position, "assistant", content, locator, **more))
         if not calls and not (content and content.strip()):
             if content is None and not more.get("thought") and self.undecided is None:
-                self._wordless(locator)
-            self._without_step(reward, locator)
+                self.wordless(locator)
+            self.without_step(reward, locator)
             return position
         if not calls:
             said: StepKind = kind or ("clarify" if asks_user(content) else "respond")
@@ -253,25 +200,6 @@ class EpisodeBuilder:
             )
         )
         return position
-
-    def _wordless(self, locator: str) -> None:
-        """A message that has no words, not even empty ones: they may stand where nobody reads.
-
-        Where something of it was set aside just before, that is told already.
-        """
-        if any(part.locator.startswith(locator) for part in self.rejects[-4:]):
-            return
-        reason = "a message without words where they are read"
-        self.rejects.append(Reject(level="part", locator=locator, reason=reason, rule="no_words", excerpt=""))
-
-    def _without_step(self, reward: float | None, locator: str) -> None:
-        """A turn that decided nothing: a reward that the log gives it belongs to no step."""
-        if reward is not None:
-            reason = "a reward of a turn that says and calls nothing"
-            rule, told = "reward_without_step", canonical(reward)
-            self.rejects.append(
-                Reject(level="part", locator=locator, reason=reason, rule=rule, detail=told, excerpt=told)
-            )
 
     def _call(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from logforge.connectors.episodes.builder import episode_id
+from logforge.connectors.episodes.identity import episode_id
 from logforge.connectors.episodes.pairing import is_unique
 from logforge.schemas import Episode, Message, Reading, Step
 

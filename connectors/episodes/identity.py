@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 
-from logforge.connectors.episodes.builder import content_id, episode_id
+import xxhash
+
+from logforge.connectors.records import canonical
 
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _ISSUES = (
@@ -25,6 +27,16 @@ _LEAD = re.compile(r"\A\s*(?:Task:|Consider the following PR description:)")
 _CHANCES = re.compile(r"\n[ \t]*You have \d+ chances to interact with the environment.*\Z", re.DOTALL)
 _SMITH_RUN = re.compile(r"(\S+__\S+\.[0-9a-f]{8}\.\S+)\.[0-9a-z]{8}_\d+")
 _RUN_NUMBER = re.compile(r"(\S+__\S+-\d+)_\d+")
+
+
+def episode_id(format_name: str, *identity: object) -> str:
+    """32 hex digits from the format and what identifies the episode (see docs/design.md §3, Identity)."""
+    return xxhash.xxh3_128_hexdigest("\x1f".join((format_name, *map(str, identity))).encode())
+
+
+def content_id(format_name: str, record: object) -> str:
+    """An episode id from the whole record, for formats whose own ids are not unique across files."""
+    return episode_id(format_name, canonical(record))
 
 
 def is_uuid(text: str | None) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from logforge.connectors.episodes.builder import episode_id
+from logforge.connectors.episodes.identity import episode_id
 from logforge.connectors.episodes.pairing import is_unique
 from logforge.connectors.records import canonical, loads
 from logforge.schemas import EQUAL_ROW, Episode, Reading, Reject

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from logforge.connectors.detection import detect, get
-from logforge.connectors.episodes.builder import episode_id
-from logforge.connectors.episodes.identity import instance_task, issue_in, run_task, task_group
+from logforge.connectors.episodes.identity import episode_id, instance_task, issue_in, run_task, task_group
 from logforge.connectors.episodes.text_calls import execute_calls, fenced, function_calls
 from logforge.connectors.episodes.unsupported_shapes import unsupported
 from logforge.connectors.records.base import Source, look

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from logforge.connectors.detection import detect, get
-from logforge.connectors.episodes.builder import episode_id
 from logforge.connectors.episodes.growing import Growing
+from logforge.connectors.episodes.identity import episode_id
 from logforge.connectors.records.base import Source
 from logforge.ingestion import ingest
 from logforge.schemas.episode import Duplicate, Episode, Reject, Skip

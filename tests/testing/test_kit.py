@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from logforge.connectors.episodes.builder import Call, EpisodeBuilder, content_id
+from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+from logforge.connectors.episodes.identity import content_id
 from logforge.connectors.episodes.rows import close, read_rows, reject
 from logforge.connectors.records.base import Head, Source, at
 from logforge.schemas.episode import Duplicate, Episode, Reject

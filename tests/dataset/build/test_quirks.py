@@ -21,11 +21,6 @@ from support.places import DATA, SHARED
 from support.stored import assert_conserved, content
 
 CASES = sorted((DATA / "quirks").iterdir())
-UNHANDLED = {
-    "070",
-    "072",
-}  # fmt: skip
-"""Reports that are not handled yet. Each leaves this set, and comes to `tests/data/quirks`, with the change that handles it."""
 A_STEP = "gamma: 1.0\nterms:\n  step: {value: -1}\n"
 SPECS = {
     "003": A_STEP,
@@ -230,7 +225,7 @@ def assert_within(count: int, wanted: Any) -> None:
 @pytest.mark.skipif(not (SHARED / "quirks").is_dir(), reason="the shared quirk cases are not here")
 def test_the_copies_are_those_of_the_reports():
     reported = sorted(path.name for path in (SHARED / "quirks").iterdir() if path.is_dir())
-    assert [case.name for case in CASES] == [name for name in reported if name[:3] not in UNHANDLED]
+    assert [case.name for case in CASES] == reported
     for case in CASES:
         for path in (path for path in case.rglob("*") if path.is_file()):
             other = SHARED / "quirks" / path.relative_to(case.parent)
