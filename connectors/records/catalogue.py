@@ -9,6 +9,7 @@ BUILT_IN = {
     "adp_raw": "logforge.connectors.trajectories.adp_raw:AdpRaw",
     "adp_std": "logforge.connectors.trajectories.adp:AdpStd",
     "agentdojo": "logforge.connectors.benchmarks.agentdojo:AgentDojo",
+    "aider": "logforge.connectors.editors.aider:Aider",
     "anthropic_api": "logforge.connectors.chat.anthropic_api:AnthropicApi",
     "anthropic_managed": "logforge.connectors.chat.anthropic_events:AnthropicManaged",
     "art": "logforge.connectors.rollouts.art:Art",

@@ -456,3 +456,99 @@ def test_what_of_copilot_cli_nobody_knows_leaves_no_decision(tmp_path, write_jso
         for r in rejects(read(write_jsonl(tmp_path / "x.jsonl", rows), "copilot_cli"))
         if r.rule == "unknown_part"
     ] == ["record", "part"]
+
+
+# --- aider ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_chat_history_of_aider():
+    readings = read(FILES / "aider" / "history.txt", "aider")
+    first, second = episodes(readings)
+    assert roles(first) == "u s u a t s u a t s a s"
+    assert [(s.action, s.arguments, s.result, s.result_status) for s in first.steps] == [
+        (
+            "edit",
+            '{"edits":[{"replace":"bar = 1\\n","search":"foo = 1\\n"}],"path":"a.py"}',
+            "Applied edit to a.py",
+            "ok",
+        ),
+        ("bash", '{"command":"pytest -q"}', None, "missing"),
+        (
+            "edit",
+            '{"edits":[{"replace":"bar()\\n","search":"foo()\\n"}],"path":"b.py"}',
+            "## SearchReplaceNoExactMatch: This SEARCH block failed to exactly match lines in b.py",
+            "error",
+        ),
+        ("clarify", "{}", None, None),
+    ]
+    asked, answer = first.messages[2], first.messages[3]
+    assert asked.content == first.task == "Rename foo to bar,\nand run the tests."
+    assert "#### Why\n\n> A name says what a thing is." in (answer.content or "")
+    assert (answer.tokens_in, answer.tokens_out, answer.cost_usd, answer.model) == (730, 95, 0.0027, "gpt-4o")
+    assert (first.messages[7].tokens_in, first.messages[7].tokens_out) == (None, 80)
+    assert json.loads(first.metadata)["started"] == "2026-01-05 10:00:00"
+    assert (first.ending, first.started_at, second.ending, second.model) == (
+        "terminal",
+        None,
+        "truncated",
+        "o1-mini",
+    )
+
+
+def test_an_edit_of_aider_that_cannot_be_read_is_no_decision():
+    readings = read(FILES / "aider" / "history.txt", "aider")
+    _, whole = episodes(readings)
+    (part,) = rejects(readings)
+    assert (whole.steps, part.rule, part.level, part.episode_id) == (
+        [],
+        "unparsed_call",
+        "part",
+        whole.episode_id,
+    )
+
+
+AIDER = "# aider chat started at 2026-01-05 10:00:00\n\n"
+BLOCK = "a.py\n```\n<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE\n```\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "steps", "rules"),
+    [
+        ("\n#### Go  \n\nDone.\n\n", ["respond"], []),
+        # A block that nobody says was applied: the user may have asked how an edit looks.
+        (f"\n#### Go  \n\n{BLOCK}> Tokens: 9 sent, 9 received.  \n", [], ["unparsed_call"]),
+        # More files were edited than blocks can be read.
+        (
+            f"\n#### Go  \n\n{BLOCK}> Applied edit to a.py  \n> Applied edit to b.py  \n",
+            [],
+            ["unparsed_call"],
+        ),
+        (f"\n#### Go  \n\n{BLOCK}> Skipping edits to a.py  \n", ["edit"], []),
+        ('\n#### Go  \n\n{\n  "edits": []\n}\n\n', [], ["unparsed_call"]),
+        # Without the blanks at their ends aider's own lines look like headings and quotes.
+        ("\n#### Go\n\nDone.\n\n", None, ["not_a_conversation"]),
+        ("\n#### Go  \n\nDone.\n\n#### And th", ["respond"], ["malformed_record"]),
+    ],
+)
+def test_what_aider_writes_is_read_only_where_it_is_certain(tmp_path, text, steps, rules):
+    path = tmp_path / ".aider.chat.history.md"
+    path.write_text("\n" + AIDER + text)
+    readings = read(path, "aider")
+    assert [r.rule for r in rejects(readings)] == rules
+    found = [[s.action for s in episode.steps] for episode in episodes(readings)]
+    assert found == ([] if steps is None else [steps])
+
+
+def test_a_message_of_aiders_program_in_several_lines_is_nobodys_answer(tmp_path):
+    path = tmp_path / ".aider.chat.history.md"
+    path.write_text(
+        AIDER + "#### /diff  \n> diff --git a/a.py b/a.py\n\n-x\n+y  \n\n#### Thanks  \n\nBye.\n\n"
+    )
+    (episode,) = episodes(read(path, "aider"))
+    assert [(m.role, m.content) for m in episode.messages] == [
+        ("user", "/diff"),
+        ("system", "diff --git a/a.py b/a.py\n\n-x\n+y"),
+        ("user", "Thanks"),
+        ("assistant", "Bye."),
+    ]
+    assert episode.task == "Thanks"

@@ -20,7 +20,11 @@ KEYED = ("intercode", "intercode_human", "tooleval")
 """Formats whose documents are objects of records by their id."""
 ROWS = {"openai_agents": "agent_messages", "langgraph_checkpoints": "checkpoints", "goose": "messages"}
 """Formats whose records are the rows of a table; a database without any is one record."""
-BEGINS = {"react_text": (b"Question:", b"Entering new AgentExecutor"), "reflexion_text": (b"Question:",)}
+BEGINS = {
+    "aider": (b"# aider chat started at ",),
+    "react_text": (b"Question:", b"Entering new AgentExecutor"),
+    "reflexion_text": (b"Question:",),
+}
 """Formats in plain text, with what a record begins with."""
 
 
