@@ -131,6 +131,8 @@ _PARTS = """
     unreadable_outcome  | a verdict or a score that is an object, a list, NaN or a word nobody knows | Write true or false, or one number, there (a reward of parts: their sum), then replay.
     conflicting_outcome | a second verdict on the run that says the opposite of the first          | Look which is right, and mend the other in the log, then replay.
     contradicted_outcome | a success that the log contradicts: nothing was called, and something had to change | Look at the run; where the verdict is wrong, mend it in the log, then replay.
+    packed_column       | a column of RLlib's that holds pickled data                        | Write it with `compress_columns=[]` (`output_compress_columns=[]` in the config), then ingest.
+    bad_column          | a column of a batch without a value for each step                | Write one value for each step, then replay.
     bad_propensity      | a propensity that is no number above 0 and up to 1                | Write the probability of the action there or leave it out, then replay.
     no_action           | a row of a mapped step table without an action                   | Correct `action` in the mapping, or fill it in the log, then replay with --mapping.
     nameless_run        | a run without an id                                              | Export the runs again with their ids, then replay.

@@ -55,6 +55,7 @@ BUILT_IN = {
     "react_text": "logforge.connectors.trajectories.react_text:ReactText",
     "reflexion_prog": "logforge.connectors.benchmarks.reflexion:ReflexionProg",
     "reflexion_text": "logforge.connectors.benchmarks.reflexion:ReflexionText",
+    "rllib": "logforge.connectors.rollouts.rllib:Rllib",
     "sharegpt_tools": "logforge.connectors.chat.sharegpt:ShareGPT",
     "smolagents": "logforge.connectors.sdks.smolagents:Smolagents",
     "star": "logforge.connectors.dialogues.star:Star",

@@ -1,1 +1,1 @@
-"""Rollouts that trainers and their environments write: verifiers, ART, verl."""
+"""Rollouts that trainers and their environments write: verifiers, ART, verl, RLlib."""

@@ -23,6 +23,7 @@ COLUMNS = {
     "said": ("text", "utterance"),
     "thought": ("thought", "reasoning"),
     "reward": ("reward",),
+    "propensity": ("action_prob",),
     "score": ("score", "final_score", "final_reward", "episode_score"),
     "terminated": ("terminated", "terminal", "done"),
     "truncated": ("truncated", "is_truncated", "timeout"),
@@ -36,6 +37,7 @@ COLUMNS = {
     "time": ("timestamp", "created_at"),
 }
 """What a column may be called, by what it holds; the first name that a row has is taken."""
+NO_STEP = "row without an observation and an action"
 SPEAKING: dict[str, StepKind] = {RESPOND: "respond", CLARIFY: "clarify"}
 """Actions that call no tool."""
 _NAMES = ("name", "tool", "function", "action", "type")
@@ -91,7 +93,11 @@ class StepRow:
         key = self._keys.get(column)
         if key is None:
             return Cell(None, self.where)
-        return Cell(given(self.cells[key]), at(self.where, f"/{key.replace('~', '~0').replace('/', '~1')}"))
+        return Cell(given(self.cells[key]), self.place(key))
+
+    def place(self, key: str) -> str:
+        """Where the cell of a key stands."""
+        return at(self.where, f"/{key.replace('~', '~0').replace('/', '~1')}")
 
     @cached_property
     def number(self) -> int | None:
@@ -140,6 +146,14 @@ class StepRow:
             return Choice("", unreadable="no whole number")
         name = str(int(action)) if isinstance(action, int | float) else str(action)
         return Choice(name, arguments, self._said(arguments if name in SPEAKING else None))
+
+    @property
+    def unfit(self) -> str:
+        """Why the row is no step; empty when it is one."""
+        choice = self.choice
+        if choice is None:
+            return NO_STEP if self.value("observation") is None else ""
+        return f"its action is {choice.unreadable}" if choice.unreadable else ""
 
     def _said(self, arguments: Any) -> Cell | None:
         """The words that go with an action: a column of their own, else the text of an action that speaks."""

@@ -242,3 +242,104 @@ def test_words_behind_a_call_are_of_a_turn_that_nobody_marked(tmp_path):
     (episode,) = episodes(readings)
     assert episode.steps == []
     assert [part.rule for part in rejects(readings)] == ["unparsed_call"]
+
+
+# --- RLlib ------------------------------------------------------------------------------------------------------------
+
+BATCH: dict[str, Any] = {
+    "type": "SampleBatch",
+    "obs": ["hall", "door"],
+    "new_obs": ["door", "yard"],
+    "actions": [2, 0],
+    "rewards": [0.0, 1.5],
+    "terminateds": [False, True],
+    "truncateds": [False, False],
+    "eps_id": [7, 7],
+    "t": [0, 1],
+    "action_prob": [0.5, 0.25],
+}
+
+
+def test_a_batch_s_steps_are_an_episode_with_rewards_and_propensities(tmp_path):
+    (episode,) = read(written(tmp_path, BATCH), "rllib")
+    assert [(s.action, s.result, s.logged_reward, s.propensity) for s in episode.steps] == [
+        ("2", "door", 0.0, 0.5),
+        ("0", "yard", 1.5, 0.25),
+    ]
+    assert (episode.native_id, episode.ending, episode.source_kind) == ("7", "terminal", "agent_log")
+    assert [resolve(tmp_path / "x.jsonl", m.locator) for m in episode.messages if m.role != "assistant"] == [
+        "hall",
+        "door",
+        "yard",
+    ]
+
+
+def test_what_rllib_wrote_is_read_over_its_batches():
+    found = episodes(read(FILES / "rllib" / "output.jsonl", "rllib"))
+    assert [(e.native_id, len(e.steps), e.ending, e.policy_id, e.records) for e in found] == [
+        ("101", 3, "terminal", None, 1),
+        ("102", 5, "truncated", None, 1),
+        ("103", 2, "truncated", None, 1),
+        ("104", 2, "terminal", "left", 1),
+        ("104", 2, "terminal", "right", 0),
+    ]
+    assert all(step.result is not None for episode in found for step in episode.steps)
+
+
+def test_packed_columns_are_set_aside_and_never_unpacked():
+    readings = read(FILES / "rllib" / "packed.jsonl", "rllib")
+    (episode,) = episodes(readings)
+    assert [(s.action, s.logged_reward, s.result) for s in episode.steps] == [
+        ("0", 1.0, None),
+        ("0", 1.0, None),
+    ]
+    assert [(r.rule, r.level, r.locator, r.episode_id) for r in rejects(readings)] == [
+        ("packed_column", "part", "log:1#/obs", episode.episode_id),
+        ("packed_column", "part", "log:1#/new_obs", episode.episode_id),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("actions", "rule"),
+    [
+        ("BCJNGGhAoQAAAAA=", "packed_column"),
+        (["BCJNGGhAoQAAAAA=", "BCJNGGhAoQAAAAA="], "packed_column"),
+        ([[0.5], [0.25]], "not_a_step"),
+        ([], "not_a_step"),
+        ({"move": [1, 2]}, "not_a_step"),
+    ],
+)
+def test_a_batch_whose_actions_cannot_be_told_is_set_aside_whole(tmp_path, actions, rule):
+    readings = read(written(tmp_path, BATCH | {"actions": actions}), "rllib")
+    whole = [r for r in readings if r.level == "record"]
+    assert (episodes(readings), [(r.rule, r.records) for r in whole]) == ([], [(rule, 1)])
+
+
+def test_a_step_whose_action_is_no_choice_is_set_aside_alone_and_parts_its_neighbours(tmp_path):
+    columns = {key: value + value[-1:] for key, value in BATCH.items() if isinstance(value, list)}
+    batch = BATCH | columns | {"actions": [2, 0.5, 1], "t": [0, 1, 2], "terminateds": [False, False, True]}
+    readings = read(written(tmp_path, batch), "rllib")
+    (episode,), (part,) = episodes(readings), rejects(readings)
+    assert [(s.action, s.result) for s in episode.steps] == [("2", "door"), ("1", "yard")]
+    assert (part.rule, part.level, part.locator) == ("not_a_step", "part", "log:1#/actions/1")
+
+
+def test_a_line_that_is_there_twice_is_a_copy_and_one_without_ids_is_not(tmp_path):
+    assert [item.records for item in read(written(tmp_path, BATCH, BATCH), "rllib")] == [1, 1]
+    bare = {key: value for key, value in BATCH.items() if key not in ("eps_id", "t")}
+    assert len(episodes(read(written(tmp_path, bare, bare), "rllib"))) == 2
+
+
+def test_the_probability_is_told_by_its_logarithm_and_a_bad_one_is_set_aside(tmp_path):
+    batch = {key: value for key, value in BATCH.items() if key != "action_prob"}
+    (episode,) = read(written(tmp_path, batch | {"action_logp": [-0.6931471805599453, 0.5]}), "rllib")
+    assert [step.propensity for step in episode.steps] == [pytest.approx(0.5), None]
+    readings = read(written(tmp_path, batch | {"action_prob": [1.5, 0]}), "rllib")
+    assert [r.rule for r in rejects(readings)] == ["bad_propensity", "bad_propensity"]
+
+
+def test_a_column_without_a_value_for_each_step_is_set_aside(tmp_path):
+    readings = read(written(tmp_path, BATCH | {"seq_lens": [2], "vf_preds": [0.1, 0.2]}), "rllib")
+    (episode,), (part,) = episodes(readings), rejects(readings)
+    assert (part.rule, part.locator) == ("bad_column", "log:1#/seq_lens")
+    assert json.loads(episode.metadata)["rows"] == [{"vf_preds": 0.1}, {"vf_preds": 0.2}]
