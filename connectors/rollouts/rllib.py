@@ -68,7 +68,7 @@ class Rllib:
     name = "rllib"
     version = 1
     record = "one line: a batch of steps"
-    fills = ("outcome", "score", "rewards", "propensities", "thoughts", "times")
+    fills = ("outcome", "rewards", "propensities")
 
     def sniff(self, head: Head) -> float:
         """A `type` that RLlib writes, beside one of its columns."""
@@ -88,9 +88,9 @@ class Rllib:
         lines = dict.fromkeys(row.line for rows in found.groups.values() for row in rows)
         for (native, policy, *_), rows in found.groups.items():
             kept = without_copies(rows) if native is not None else rows
+            parts = [part for row in rows for part in found.parts.pop(row.line, ())]
             for run in runs(kept):
                 new = [line for line in dict.fromkeys(row.line for row in run) if line in lines]
-                parts = [part for line in new for part in found.parts.pop(line, ())]
                 for line in new:
                     del lines[line]
                 told = Told(
@@ -104,9 +104,8 @@ class Rllib:
                     parts=tuple(parts),
                 )
                 yield from _counted(episode_of_rows(run, told), bool(new))
-        for line in lines:
-            yield Duplicate(records=1)
-            yield from found.parts.get(line, ())
+                parts = []
+        yield from (Duplicate(records=1) for _ in lines)
 
 
 def _counted(readings: Iterator[Reading], has_records: bool) -> Iterator[Reading]:
@@ -131,7 +130,6 @@ def _take(found: _Batches, value: Any, line: str) -> Iterator[Reject]:
         found.holes += 1
         first = parts[0] if parts else bad_record(line, "a batch without a step", "not_a_step", value)
         yield msgspec.structs.replace(first, level="record", locator=line)
-        yield from (part for part in parts[1:] if part.level == "part")
         return
     found.parts[line] = parts
     for row in rows:
@@ -159,7 +157,7 @@ def _rows(
     """The rows of a batch. What cannot be read goes to `parts`; of a batch without any row, why that is."""
     line, place, policy = whose
     actions = batch.get("actions")
-    if not isinstance(actions, list) or _is_packed(actions):
+    if not isinstance(actions, list) or not actions or _is_packed(actions):
         where = at(place, "/actions") if "actions" in batch else place
         rule = "packed_column" if _is_packed(actions) else "not_a_step"
         reason = "its actions are packed" if _is_packed(actions) else "a batch without a list of actions"
