@@ -20,13 +20,17 @@ from support.thoroughness import enough
 
 SHAPED = (
     "adk_evalset adk_session agentdojo anthropic_managed atif cline codex_rollout gemini_cli inspect_json langfuse llamafactory_v1 "
-    "message_list mini_swe_agent openai_requests openai_stream openhands_events openhands_output rated_chat sharegpt_tools tau2_bench trl"
+    "message_list mini_swe_agent openai_requests openai_stream openhands_events openhands_output rated_chat sharegpt_tools tau2_bench trl "
+    "autogen bedrock_converse chatgpt claude_ai copilot_cli gemini_contents glaive goose har langchain mlflow openai_items openai_responses "
+    "opencode pydantic_ai smolagents vercel_ai verifiers verifiers_traces verl xlam art"
 ).split()
 """The formats whose records are made of messages."""
 MOST = enough(80, 400)
 OTHERS_SAY_SO = {
     "adk_session": r"events\.\*\.partial$",
     "gemini_cli": r"\$rewindTo$",
+    "openai_responses": r"previous_response_id$|call_id$",
+    "opencode": r"info\.summary$",
 }
 """Keys that take back or complete what other records say: without them, those stand as they are."""
 UNTOLD = {
@@ -44,6 +48,20 @@ UNTOLD = {
     "rated_chat": r"moderator",
     "tau2_bench": r"tool_calls|tool_messages|narrator",
     "trl": r"prompt\.\*\.tool_calls",
+    "art": r"additional_histories",
+    "bedrock_converse": r"toolResult",
+    "chatgpt": r"message\.content|attachments",
+    "claude_ai": r"summaries|content",
+    "copilot_cli": r"data\.(?:content|error|result)",
+    "gemini_contents": r"function_?[rR]esponse",
+    "goose": r"toolResult",
+    "langchain": r"content|outputs",
+    "openai_items": r"summary|output|error",
+    "openai_responses": r"response\.output",
+    "opencode": r"parts",
+    "pydantic_ai": r"parts",
+    "smolagents": r"model_input_messages|observations|content|error",
+    "vercel_ai": r"output|content|errorText",
 }
 """Places where words can go without a trace: what a tool gave, what the log says of itself, messages that are set aside anyhow."""
 
