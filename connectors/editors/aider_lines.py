@@ -16,6 +16,7 @@ HEADER = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s
 Speaker = Literal["user", "program", "agent"]
 _MARKS: dict[str, Speaker] = {"#### ": "user", "> ": "program"}
 _END = "  "
+_EMPTY = (b"", b"\r")
 
 
 class Line(NamedTuple):
@@ -42,13 +43,16 @@ class Said:
 
     @property
     def text(self) -> str:
-        """The words."""
-        return "\n".join(line.text or "" for line in self.words).strip()
+        """The words. Empty lines show in the numbers of the others."""
+        words, parts = self.words, []
+        for index, line in enumerate(words):
+            parts += ["\n" * (line.number - words[index - 1].number) if index else "", line.text or ""]
+        return "".join(parts).strip()
 
 
 @dataclass
 class Session:
-    """One start of aider: the lines under its heading. Lines above the first heading have none."""
+    """One start of aider: the lines under its heading but for empty ones. Lines above the first heading have none."""
 
     line: int
     started: str | None
@@ -77,8 +81,10 @@ def sessions(data: bytes) -> tuple[list[Session], Line | None]:
     pieces = data.removeprefix(BOM).split(b"\n")
     torn = pieces.pop()
     for number, piece in enumerate(pieces, 1):
+        if piece in _EMPTY:
+            continue
         line = Line(number, _text(piece))
-        heading = HEADER.fullmatch(line.text or "")
+        heading = HEADER.fullmatch(line.text) if line.text and line.text.startswith("# ") else None
         if heading:
             found.append(Session(number, heading[1]))
         elif found:
@@ -102,9 +108,10 @@ def _mark(text: str) -> Speaker | None:
 def spoken(lines: list[Line]) -> list[Said]:
     """Who said what, in order."""
     found: list[Said] = []
-    open_, beside = False, False
+    open_, own, before = False, False, 0
     for number, text in lines:
-        text = text or ""
+        text, beside = text or "", own and number == before + 1
+        before = number
         mark = _mark(text if text.strip() != ">" else "> ")
         if open_ or (beside and text.strip() and mark != "user" and not text.endswith(_END)):
             # A message of the program in several lines: only its first is marked, only its last ends with the blanks.
@@ -114,7 +121,7 @@ def spoken(lines: list[Line]) -> list[Said]:
             speaker, words = mark, text[text.find(" ") + 1 :]
         else:
             speaker, words = "agent", text
-        beside = speaker != "agent"
+        own = speaker != "agent"
         if (
             not found
             or found[-1].speaker != speaker
