@@ -73,5 +73,6 @@ BUILT_IN = {
     "verifiers": "logforge.connectors.rollouts.verifiers:Verifiers",
     "verifiers_traces": "logforge.connectors.rollouts.verifiers_traces:VerifiersTraces",
     "verl": "logforge.connectors.rollouts.verl:Verl",
+    "vscode_chat": "logforge.connectors.editors.vscode_chat:VSCodeChat",
     "xlam": "logforge.connectors.chat.xlam:Xlam",
 }

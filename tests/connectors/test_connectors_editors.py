@@ -552,3 +552,101 @@ def test_a_message_of_aiders_program_in_several_lines_is_nobodys_answer(tmp_path
         ("assistant", "Bye."),
     ]
     assert episode.task == "Thanks"
+
+
+# --- VS Code ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_journal_of_vs_code_is_read_as_it_stands_at_its_end():
+    (session,) = episodes(read(FILES / "vscode_chat" / "journal.jsonl", "vscode_chat"))
+    assert roles(session) == "u a t t a t a u a"
+    assert [(s.action, s.arguments, s.result, s.parallel_group) for s in session.steps] == [
+        ("read_file", '{"filePath":"/w/app.py"}', "from fastapi import FastAPI", 0),
+        ("list_dir", '{"path":"/w"}', "app.py", 0),
+        ("run_in_terminal", '{"command":"pytest -q"}', "3 passed", None),
+        ("respond", "{}", None, None),
+        ("respond", "{}", None, None),
+    ]
+    assert (session.messages[1].thought, session.records, session.ending) == (
+        "Look at the app first.",
+        9,
+        "terminal",
+    )
+
+
+def test_what_vs_code_shows_of_a_call_is_not_taken_for_its_arguments():
+    readings = read(FILES / "vscode_chat" / "session.json", "vscode_chat")
+    (session,) = episodes(readings)
+    assert [
+        (s.action, s.arguments, s.arguments_status, s.result, s.result_status) for s in session.steps
+    ] == [
+        ("copilot_readFile", "", "invalid", None, "missing"),
+        ("mcp_db_query", '{"sql":"SELECT 1"}', "ok", "1", "ok"),
+        ("run_in_terminal", '{"command":"python a.py"}', "ok", "NameError: x", "error"),
+        ("run_in_terminal", '{"command":"rm a.py"}', "ok", "", "refused"),
+        ("respond", "{}", "ok", None, None),
+        ("respond", "{}", "ok", None, None),
+    ]
+    # An edit without a call: the words hold it, and no decision is made of them.
+    assert [r.rule for r in rejects(readings)] == ["unparsed_call"]
+    assert session.messages[1].content == "I look at a.py."
+    assert (session.ending, session.ending_reason) == ("truncated", "the user stopped it")
+
+
+@pytest.mark.parametrize(
+    ("line", "rules", "records", "steps"),
+    [
+        (6, ["malformed_record"], 8, 5),
+        # The second request is lost: what follows changes it, and fits nothing.
+        (7, ["malformed_record", "not_a_conversation"], 7, 4),
+    ],
+)
+def test_a_journal_of_vs_code_that_lost_a_line_is_read_as_far_as_it_fits(
+    tmp_path, line, rules, records, steps
+):
+    data = (FILES / "vscode_chat" / "journal.jsonl").read_text().splitlines()
+    path = tmp_path / "x.jsonl"
+    path.write_text("\n".join([*data[:line], data[line][:20], *data[line + 1 :]]))
+    readings = read(path, "vscode_chat")
+    (session,) = episodes(readings)
+    assert [r.rule for r in rejects(readings)] == rules
+    assert (session.ending_reason, session.records, len(session.steps)) == (
+        "the log is damaged",
+        records,
+        steps,
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "levels"),
+    [
+        ({"kind": "toolCallV9", "tool": "x"}, ["record", "part"]),
+        ({"kind": {"a": 1}}, ["record", "part"]),
+        ({"kind": "toolInvocationSerialized", "tool": "x"}, ["record", "part"]),
+        ({"kind": "progressMessage", "content": {"value": "…"}}, []),
+    ],
+)
+def test_parts_of_vs_code_that_nobody_knows_leave_no_decision(tmp_path, part, levels):
+    request = {"message": {"text": "Hi"}, "response": [{"value": "Hello."}, part]}
+    whole = {"sessionId": "s", "creationDate": 1, "requests": [request]}
+    readings = read(written(tmp_path, whole), "vscode_chat")
+    assert [r.level for r in rejects(readings)] == levels
+    assert len(episodes(readings)) == (not levels)
+
+
+def test_a_result_of_vs_code_that_is_a_tree_is_its_text(tmp_path):
+    leaf = {"type": 2, "text": "one"}, {"type": 2, "text": "two", "lineBreakBefore": True}
+    tree = {"node": {"type": 1, "children": [{"type": 1, "children": list(leaf)}]}}
+    call = {"id": "c", "name": "read", "arguments": "{}"}
+    meta = {
+        "toolCallRounds": [{"response": "", "toolCalls": [call]}],
+        "toolCallResults": {"c": {"content": [{"value": tree}]}},
+    }
+    gone = {"message": "No", "shouldBeRemovedOnSend": {"requestId": "r"}, "response": [{"value": "no"}]}
+    asked = {"message": "Read", "response": [], "result": {"metadata": meta}}
+    readings = read(
+        written(tmp_path, {"sessionId": "s", "creationDate": 1, "requests": [gone, asked]}), "vscode_chat"
+    )
+    (session,) = episodes(readings)
+    assert (session.steps[0].result, session.task) == ("one\ntwo", "Read")
+    assert [r.rule for r in rejects(readings)] == ["other_branch"]

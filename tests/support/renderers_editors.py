@@ -151,8 +151,49 @@ def copilot_events(talks: list[Talk], chance: random.Random) -> bytes:
     return lines(rows)
 
 
+def vscode_chat(talk: Talk) -> dict[str, Any]:
+    """A session whose requests have the rounds of the model."""
+    requests: list[dict[str, Any]] = []
+    for entry in talk.entries:
+        if isinstance(entry, Said):
+            rounds: dict[str, Any] = {"toolCallRounds": [], "toolCallResults": {}}
+            told = {"result": {"metadata": rounds}, "timestamp": 1_767_607_200_000 + len(requests)}
+            requests.append({"message": {"text": entry.text}, "response": [], **told})
+            continue
+        meta = requests[-1]["result"]["metadata"]
+        calls = [
+            {"id": act.call_id, "name": act.name, "arguments": json.dumps(act.arguments)}
+            for act in entry.acts
+        ]
+        thought = {} if entry.thought is None else {"thinking": {"text": entry.thought}}
+        meta["toolCallRounds"].append({"response": entry.text or "", "toolCalls": calls, **thought})
+        for act in (entry.acts[index] for index in entry.answered):
+            meta["toolCallResults"][act.call_id] = {"content": [{"value": act.answer}]}
+    return {"version": 3, "sessionId": talk.name, "responderUsername": "c", "requests": requests}
+
+
+def vscode_session(talks: list[Talk], chance: random.Random) -> bytes:
+    return json.dumps(vscode_chat(talks[0]), indent=chance.choice((None, 1))).encode()
+
+
+def vscode_journal(talks: list[Talk], chance: random.Random) -> bytes:
+    """The same as VS Code writes it while it happens: a request is added, then its result; now and then it is taken back first."""
+    session = vscode_chat(talks[0])
+    rows: list[dict[str, Any]] = [{"kind": 0, "v": {**session, "requests": []}}]
+    for index, request in enumerate(session["requests"]):
+        if chance.random() < 0.3:
+            rows.append({"kind": 2, "k": ["requests"], "v": [{"message": {"text": "no"}}]})
+        begun = {key: value for key, value in request.items() if key != "result"}
+        rows.append({"kind": 2, "k": ["requests"], "i": index, "v": [begun]})
+        rows.append({"kind": 1, "k": ["requests", index, "result"], "v": request["result"]})
+    return lines(rows)
+
+
 OPENCODE: dict[str, Any] = {"system": False, "flags_failure": True, "ordered": True}
+VSCODE: dict[str, Any] = {"one_talk": True, "system": False, "ordered": True, "ids_repeat": False}
 SHAPES = {
+    "vscode session": Shape("vscode_chat", ".json", vscode_session, **VSCODE),
+    "vscode journal": Shape("vscode_chat", ".jsonl", vscode_journal, **VSCODE),
     "message list": Shape("message_list", ".json", message_list, one_talk=True),
     "cursor state": Shape("cursor", ".vscdb", cursor_state, system=False, flags_failure=True, ordered=True),
     "opencode export": Shape("opencode", ".json", opencode_export, one_talk=True, **OPENCODE),
