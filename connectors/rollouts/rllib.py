@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from logforge.connectors.episodes import bad_part, bad_record, object_or_empty, text_or_none
+from logforge.connectors.episodes import Samples, bad_part, bad_record, object_or_empty, text_or_none
 from logforge.connectors.records import Head, Source, at, canonical
 from logforge.connectors.tables import StepRow, Told, episode_of_rows, number_of, runs, without_copies
 from logforge.schemas import Duplicate, Reading, Reject
@@ -85,6 +85,7 @@ class Rllib:
                 yield value
             else:
                 yield from _take(found, value, line)
+        samples = Samples() if source.samples else None
         lines = dict.fromkeys(row.line for rows in found.groups.values() for row in rows)
         for (native, policy, *_), rows in found.groups.items():
             kept = without_copies(rows) if native is not None else rows
@@ -103,7 +104,8 @@ class Rllib:
                     policy=policy,
                     parts=tuple(parts),
                 )
-                yield from _counted(episode_of_rows(run, told), bool(new))
+                readings = list(_counted(episode_of_rows(run, told), bool(new)))
+                yield from readings if samples is None else samples.told({"id": native}, readings)
                 parts = []
         yield from (Duplicate(records=1) for _ in lines)
 

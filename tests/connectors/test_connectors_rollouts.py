@@ -343,3 +343,13 @@ def test_a_column_without_a_value_for_each_step_is_set_aside(tmp_path):
     (episode,), (part,) = episodes(readings), rejects(readings)
     assert (part.rule, part.locator) == ("bad_column", "log:1#/seq_lens")
     assert json.loads(episode.metadata)["rows"] == [{"vf_preds": 0.1}, {"vf_preds": 0.2}]
+
+
+def test_equal_episodes_of_a_file_without_ids_are_samples(tmp_path):
+    bare = {key: value for key, value in BATCH.items() if key not in ("eps_id", "t")}
+    path = written(tmp_path, bare, bare, bare)
+    readings = list(detect(path)[0].connector.read(Source(path, "log", samples=True)))
+    assert_sound(readings)
+    assert len({episode.episode_id for episode in episodes(readings)}) == 3
+    copies = read(path, "rllib")
+    assert len({episode.episode_id for episode in episodes(copies)}) == 1
