@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         COPIES,
         EPISODES,
         FORGOTTEN,
+        LABELS,
         LONG_TEXTS,
         MESSAGES,
         QUARANTINE,
@@ -90,15 +91,15 @@ if TYPE_CHECKING:
 __all__ = [
     "ALLOWED", "ARGUMENT_CANDIDATES", "BROKEN", "CATALOGUE", "CLARIFY", "COLUMNS", "CONFLICTS",
     "COPIED_DECISIONS", "COPIES", "DRAWN_SPLITS", "EPISODES", "EQUAL_ROW", "FORGOTTEN", "HELD_OUT",
-    "INVALID", "KNOWN", "LONG_TEXTS", "MAX_BYTES", "MESSAGES", "NULLABLE", "OTHER", "PROPENSITY_KINDS",
-    "QUARANTINE", "RESPOND", "RESULT_STATUSES", "RULES", "SCORER_RESULTS", "SECRETS", "SOURCES",
-    "SPLIT_NAMES", "STEPS", "TABLES", "TRANSITIONS", "ArgumentTemplate", "ArgumentsStatus", "CheckFailed",
-    "Column", "DataContract", "Detectors", "Duplicate", "EncoderRef", "Ending", "Episode", "FeatureSlice",
-    "InputError", "LogforgeError", "Manifest", "Marked", "Message", "Mismatch", "MissingExtra",
-    "ObservationDtype", "Place", "Problem", "Reading", "Reject", "ResultStatus", "RewardSpec",
-    "SideNames", "Skip", "SourceKind", "SourceRef", "SpecError", "SplitSummary", "Step", "StepKind",
-    "StoreError", "Table", "Term", "UnknownName", "UsageError", "Vocabulary", "digest", "episode",
-    "faults", "meaning_of", "parse", "problem_at", "remedy_of",
+    "INVALID", "KNOWN", "LABELS", "LONG_TEXTS", "MAX_BYTES", "MESSAGES", "NULLABLE", "OTHER",
+    "PROPENSITY_KINDS", "QUARANTINE", "RESPOND", "RESULT_STATUSES", "RULES", "SCORER_RESULTS", "SECRETS",
+    "SOURCES", "SPLIT_NAMES", "STEPS", "TABLES", "TRANSITIONS", "ArgumentTemplate", "ArgumentsStatus",
+    "CheckFailed", "Column", "DataContract", "Detectors", "Duplicate", "EncoderRef", "Ending", "Episode",
+    "FeatureSlice", "InputError", "LogforgeError", "Manifest", "Marked", "Message", "Mismatch",
+    "MissingExtra", "ObservationDtype", "Place", "Problem", "Reading", "Reject", "ResultStatus",
+    "RewardSpec", "SideNames", "Skip", "SourceKind", "SourceRef", "SpecError", "SplitSummary", "Step",
+    "StepKind", "StoreError", "Table", "Term", "UnknownName", "UsageError", "Vocabulary", "digest",
+    "episode", "faults", "meaning_of", "parse", "problem_at", "remedy_of",
 ]  # fmt: skip
 
 face(
@@ -113,7 +114,7 @@ face(
     reward_columns="COLUMNS KNOWN",
     reward_faults="faults",
     rules="BROKEN CATALOGUE meaning_of remedy_of",
-    tables="ARGUMENT_CANDIDATES CONFLICTS COPIED_DECISIONS COPIES Column EPISODES FORGOTTEN "
+    tables="ARGUMENT_CANDIDATES CONFLICTS COPIED_DECISIONS COPIES Column EPISODES FORGOTTEN LABELS "
     "LONG_TEXTS MESSAGES QUARANTINE SCORER_RESULTS SECRETS SOURCES STEPS TABLES TRANSITIONS "
     "Table",
     transition="ALLOWED DRAWN_SPLITS HELD_OUT NULLABLE PROPENSITY_KINDS RULES SPLIT_NAMES",

@@ -95,6 +95,9 @@ _RECORDS = """
     not_a_span          | a record that is no span, score or trace                         | Export the spans again, whole, then replay.
     conflicting_span    | another span under an id that the source has used already        | Keep one of the two spans, then replay.
     verdict_without_run | a score or a verdict whose run is not in this source             | Export the run together with its scores, then ingest that file.
+    unmatched_label     | a row of outcomes whose ids name no stored episode or step       | Ingest the log of that run, or correct the id; then run `logforge outcomes` again.
+    ambiguous_label     | a row of outcomes whose ids name several episodes                | Name the episode by `episode_id` or add `trial`; then run `logforge outcomes` again.
+    nameless_label      | a row of outcomes without an id                                  | Name the episode in it, or the column of ids with --id; then run it again.
     not_a_step          | a row that is no step of a table                                 | Mend or remove the row, then replay.
 """
 
@@ -129,8 +132,8 @@ _PARTS = """
     bad_flag            | an end mark of a step table that is no truth value               | Write true or false there, then replay.
     bad_reward          | a reward that is no finite number, or belongs to no action       | Write a number there or leave it empty, then replay.
     unreadable_outcome  | a verdict or a score that is an object, a list, NaN or a word nobody knows | Write true or false, or one number, there (a reward of parts: their sum), then replay.
-    conflicting_outcome | a second verdict on the run that says the opposite of the first          | Look which is right, and mend the other in the log, then replay.
-    contradicted_outcome | a success that the log contradicts: nothing was called, and something had to change | Look at the run; where the verdict is wrong, mend it in the log, then replay.
+    conflicting_outcome | a second verdict on the run that says the opposite of the first          | Look which is right, and say so with `logforge outcomes FILE`, or mend the log and replay.
+    contradicted_outcome | a success that the log contradicts: nothing was called, and something had to change | Look at the run; where the verdict is wrong, say so with `logforge outcomes FILE`.
     packed_column       | a column of RLlib's that holds pickled data                        | Write it with `compress_columns=[]` (`output_compress_columns=[]` in the config), then ingest.
     bad_column          | a column of a batch without a value for each step                | Write one value for each step, then replay.
     bad_propensity      | a propensity that is no number above 0 and up to 1                | Write the probability of the action there or leave it out, then replay.
@@ -164,6 +167,7 @@ _SKIPPED_FILES = """
 """
 
 _SKIPS = """
+    no_outcome          | a row of outcomes that says none: what is unknown stays unknown  | Leave it until somebody knows; then run `logforge outcomes` again.
     empty_conversation  | a conversation without a message
     no_conversation     | a run that holds no conversation
     no_content          | a message without content

@@ -33,7 +33,7 @@ SOURCES = Table(
     _columns("""
         source_id          VARCHAR    hash of the path
         path               VARCHAR    where it was read, relative to the store's folder when below it; `archive!member` in an archive
-        format             VARCHAR    the connector that read it; null when none claimed it; `archive` for what of an archive is no member's
+        format             VARCHAR    the connector that read it; null when none claimed it; `archive` for what of an archive is no member's; `outcomes` and `rule` for what brought labels
         connector_version  INTEGER    part of the re-ingest key
         bytes              UBIGINT    size, of what is compressed the unpacked one
         sha256             VARCHAR    of the bytes as they lie there; of an archive's member, of the archive's hash and the member's name
@@ -88,10 +88,10 @@ EPISODES = Table(
         ended_at              TIMESTAMP  last timestamp, UTC
         ending                VARCHAR    terminal (it truly ended) or truncated (the log stops, the world did not)
         ending_reason         VARCHAR    the evidence
-        success               BOOLEAN    the logged outcome; null when there is none
-        score                 DOUBLE     the logged final score
-        outcome_from          VARCHAR    the field of the log that gave success and score (two, joined by +, where each has its own)
-        outcome_unknown       VARCHAR    why there is neither, where the run might have had one: a failure stopped it, nobody judged it
+        success               BOOLEAN    the outcome, as logged or as the `labels` that count say; null when there is none
+        score                 DOUBLE     the final score, likewise
+        outcome_from          VARCHAR    the field of the log, or the label, that gave success and score (two, joined by +, where each has its own)
+        outcome_unknown       VARCHAR    why one is missing that might be there: a failure stopped the run, nobody judged it, labels disagree
         cost_usd              DOUBLE     US dollars, as logged: the run's own figure, else the sum of its messages'
         trial                 VARCHAR    which of the runs of its task it is, as the log counts them
         attack                VARCHAR    how its environment was attacked; null when it was not
@@ -99,6 +99,26 @@ EPISODES = Table(
         reference             VARCHAR    a reference answer (never part of a state)
         metadata              JSON       what else the log says of the episode (never part of a state)
         locator               VARCHAR    where it lies: path:line or path#/json/pointer
+    """),
+)
+
+LABELS = Table(
+    "labels",
+    "what one row of a file of outcomes, or one rule, says of an episode or a step; and what the log itself said of those",
+    _columns("""
+        episode_id       VARCHAR  the episode
+        step             INTEGER  the step that `reward` is of; null: none
+        decision_key     VARCHAR  names that step wherever it is logged, as in `steps`; null without stable ids
+        source_id        VARCHAR  the file or the rule; of what the log said, the source of the episode
+        kind             VARCHAR  file, rule or log
+        precedence       INTEGER  of labels that disagree the highest counts; of equal ones none does
+        success          BOOLEAN  whether the run succeeded; null: says nothing
+        score            DOUBLE   how good the run was
+        reward           DOUBLE   what the step was worth
+        comment          VARCHAR  why, in words
+        outcome_from     VARCHAR  file and field, or rule, that said so; of what the log said, its field
+        outcome_unknown  VARCHAR  why the log said nothing
+        locator          VARCHAR  where it lies
     """),
 )
 
@@ -145,7 +165,7 @@ STEPS = Table(
         policy_id         VARCHAR  who decided, where it differs from the episode's
         propensity        DOUBLE   probability of the action under the behaviour policy
         propensity_kind   VARCHAR  logged, known, estimated or missing
-        logged_reward     DOUBLE   a per-step reward that the log carries
+        logged_reward     DOUBLE   a per-step reward that the log, or a label that counts, carries
         locator           VARCHAR  where the call lies
         result_locator    VARCHAR  where the result lies
         decision_key      VARCHAR  names the decision wherever it is logged (resumed sessions carry it along); null without stable ids
@@ -396,6 +416,7 @@ TABLES: dict[str, Table] = {
         SOURCES,
         COPIES,
         EPISODES,
+        LABELS,
         MESSAGES,
         STEPS,
         COPIED_DECISIONS,

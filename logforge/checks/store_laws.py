@@ -70,7 +70,7 @@ _WORDS = (
     ("episodes", "source_kind", words.SourceKind),
     ("episodes", "ending", words.Ending),
 )
-_OF_SOURCES = ("episodes", "copies", "quarantine", "secrets", "copied_decisions")
+_OF_SOURCES = ("episodes", "copies", "quarantine", "secrets", "copied_decisions", "labels")
 _OF_DATASETS = [
     table.name
     for table in TABLES.values()
@@ -94,8 +94,12 @@ FROM sources WHERE records::HUGEINT <> kept::HUGEINT + duplicates + quarantined 
     ),
     StoreLaw(
         "kept_counted",
-        "a source keeps the records of the episodes that it owns",
-        _sum("kept", "SELECT source_id, sum(records) AS n FROM copies WHERE owner GROUP BY 1"),
+        "a source keeps the records of the episodes that it owns, or the labels that it brought",
+        _sum(
+            "kept",
+            "SELECT source_id, sum(records) AS n FROM (SELECT source_id, records FROM copies WHERE owner "
+            "UNION ALL SELECT source_id, 1 FROM labels WHERE kind <> 'log') GROUP BY 1",
+        ),
     ),
     StoreLaw(
         "quarantine_counted",

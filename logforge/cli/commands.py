@@ -25,6 +25,7 @@ from logforge.cli.forget import forget
 from logforge.cli.ingest import ingest
 from logforge.cli.inspect import inspect
 from logforge.cli.options import JSON, STORE, WAIT, say, show
+from logforge.cli.outcomes import outcomes
 from logforge.cli.policy import policy
 from logforge.cli.quarantine import quarantine
 from logforge.cli.report import report
@@ -190,6 +191,7 @@ for _command in (
     export,
     forget,
     inspect,
+    outcomes,
     policy,
     quarantine,
     report,

@@ -27,6 +27,7 @@ from logforge.core import rows_table
 from logforge.forgetting.report import DatasetLoss, ForgetReport, RevokeReport, RunLoss
 from logforge.forgetting.runs import drop_from_runs
 from logforge.forgetting.shards import check_datasets, drop_from_datasets, losses
+from logforge.ingestion import settle_labels
 from logforge.ingestion.sources import label_of
 from logforge.rewards.scorers import every_text
 from logforge.schemas import FORGOTTEN, TABLES, UsageError
@@ -142,6 +143,7 @@ def complete(store: Store) -> None:
     with store.transaction():
         _count_out(store)
         _delete(store)
+        settle_labels(store)
         _unname(store)
         _forget_vectors(store)
         _forget_scores(store)
@@ -275,7 +277,8 @@ def _count_out(store: Store) -> None:
     """Move the records of what goes, in the sources that stay, from kept or duplicate to skipped."""
     store.con.execute(
         "WITH lost AS (SELECT source_id, sum(records) FILTER (owner) AS kept, sum(records) FILTER (NOT owner) AS copied "
-        "FROM copies WHERE episode_id IN (FROM going) GROUP BY 1) "
+        "FROM (SELECT episode_id, source_id, records, owner FROM copies UNION ALL "
+        "SELECT episode_id, source_id, 1, true FROM labels WHERE kind <> 'log') WHERE episode_id IN (FROM going) GROUP BY 1) "
         "UPDATE sources SET kept = sources.kept - coalesce(lost.kept, 0), "
         "duplicates = duplicates - coalesce(lost.copied, 0), "
         "skipped = skipped + coalesce(lost.kept, 0) + coalesce(lost.copied, 0), "
@@ -375,7 +378,9 @@ def _report(
 
     named = _named(store, request, sources)
     held = store.con.sql(
-        "SELECT DISTINCT path FROM copies WHERE episode_id IN (SELECT unnest(?))", params=ids
+        "SELECT path FROM copies WHERE episode_id IN (SELECT unnest($1)) UNION SELECT path FROM labels "
+        "JOIN sources USING (source_id) WHERE kind = 'file' AND episode_id IN (SELECT unnest($1))",
+        params=ids,
     ).fetchall()
     files = sorted({*sources, *(row[0] for row in held)})
     return ForgetReport(

@@ -78,6 +78,7 @@ def _dethrone(store: Store, ids: list[str]) -> None:
     if ids:
         for table in ("episodes", "messages", "steps", "secrets"):
             store.con.execute(f"DELETE FROM {table} WHERE episode_id IN (SELECT unnest(?))", [ids])
+        store.con.execute("DELETE FROM labels WHERE kind = 'log' AND episode_id IN (SELECT unnest(?))", [ids])
         store.con.execute("UPDATE copies SET owner = false WHERE episode_id IN (SELECT unnest(?))", [ids])
 
 
@@ -100,7 +101,7 @@ def remove_sources(store: Store, source_ids: Collection[str]) -> None:
     owned = "SELECT episode_id FROM episodes WHERE source_id IN (SELECT unnest(?))"
     for table in ("messages", "steps"):
         store.con.execute(f"DELETE FROM {table} WHERE episode_id IN ({owned})", ids)
-    for table in ("episodes", "copies", "copied_decisions", "quarantine", "secrets", "sources"):
+    for table in ("episodes", "copies", "copied_decisions", "quarantine", "secrets", "labels", "sources"):
         store.con.execute(f"DELETE FROM {table} WHERE source_id IN (SELECT unnest(?))", ids)
 
 

@@ -102,7 +102,7 @@ def replay(
     chosen = choice(store, rule, source)
     found = store.con.sql(
         "SELECT DISTINCT s.source_id, s.path, s.settings FROM quarantine q JOIN sources s ON s.source_id = q.source_id "
-        f"WHERE q.level <> 'transition' AND {chosen.where} ORDER BY s.path",
+        f"WHERE q.level <> 'transition' AND s.format IS DISTINCT FROM 'outcomes' AND {chosen.where} ORDER BY s.path",
         params=chosen.values or None,
     ).fetchall()
     before = _standing(store)

@@ -15,6 +15,7 @@ from logforge.ingestion.batches import label_of
 from logforge.ingestion.ownership import remove_sources, resolve
 from logforge.ingestion.packed import discard
 from logforge.ingestion.reading import Chunk, Group, SourceReading, read_lazily
+from logforge.ingestion.settling import settle_labels
 from logforge.schemas import SOURCES
 from logforge.store import Store
 
@@ -73,6 +74,7 @@ def _store(store: Store, groups: list[Group], meter: Meter) -> None:
                 "UPDATE sources SET kept = kept - ?, duplicates = duplicates + ? WHERE source_id = ?",
                 [records, records, source_id],
             )
+        settle_labels(store)
 
 
 def _merged(groups: list[Group]) -> Iterator[Chunk]:

@@ -53,6 +53,30 @@ class StepView:
     terms: tuple[TermView, ...] = ()
 
 
+class LabelView(NamedTuple):
+    """What a label, or the log, says of the episode or of a step, with its precedence, its words and its place."""
+
+    step: int | None
+    said_by: str | None
+    kind: str
+    precedence: int
+    success: bool | None
+    score: float | None
+    reward: float | None
+    comment: str | None
+    locator: str
+
+    def render(self) -> str:
+        """One line."""
+        said = {"success": self.success, "score": self.score, "reward": self.reward}
+        told = (
+            ", ".join(f"{name} {found}" for name, found in said.items() if found is not None) or "no outcome"
+        )
+        of = "" if self.step is None else f"step {self.step}: "
+        why = f": {_cut(self.comment)}" if self.comment else ""
+        return f"  {of}{self.kind} says {told}{why}  (precedence {self.precedence}) at {self.locator}"
+
+
 @dataclass(frozen=True)
 class Explanation(BaseReport):
     """An episode of a dataset, step by step."""
@@ -65,10 +89,14 @@ class Explanation(BaseReport):
     ending_reason: str
     steps: tuple[StepView, ...]
     notes: tuple[str, ...] = ()
+    outcome_from: str | None = None
+    labels: tuple[LabelView, ...] = ()
 
     def lines(self) -> Lines:
         """The episode, then its steps."""
         yield f"episode {self.episode_id} in {self.dataset} ({self.split}), success {self.success}, {self.ending_reason}"
+        yield f"outcome from {self.outcome_from}" if self.outcome_from else None
+        yield from (label.render() for label in self.labels)
         yield f"task: {_cut(self.task)}"
         yield from noted(self.notes)
         for step in self.steps:
@@ -100,9 +128,17 @@ def explain(store: Store, episode: str, dataset: str | None = None) -> Explanati
     if not steps:
         raise UnknownName("step", number, [str(row[0]) for row in rows])
     steps = _with_terms(store, name, identifier, steps)
-    split, task, success, reason, path = store.con.sql(_EPISODE, params=[name, identifier]).fetchall()[0]
-    notes = tuple(one.render() for one in moved(store, [path] if path else []))
-    return Explanation(name, identifier, split, task, success, reason, steps, notes)
+    split, task, success, reason, path, now, origin, unknown = store.con.sql(
+        _EPISODE, params=[name, identifier]
+    ).fetchall()[0]
+    labels = tuple(LabelView(*row) for row in store.con.sql(_LABELS, params=[name, identifier]).fetchall())
+    files = {path, *(row[0] for row in store.con.sql(_LABEL_FILES, params=[name, identifier]).fetchall())}
+    notes = tuple(one.render() for one in moved(store, files - {None}))
+    if now is not success:
+        notes += (f"the dataset was built with success {success}; the store says {now} now: build it again",)
+    if unknown:
+        notes += (f"outcome unknown: {unknown}",)
+    return Explanation(name, identifier, split, task, success, reason, steps, notes, origin, labels)
 
 
 def _with_terms(
@@ -197,8 +233,17 @@ _STEPS = """
 """
 _EPISODE = """
     SELECT any_value(t.split), any_value(e.task), any_value(t.success), coalesce(any_value(e.ending_reason), ''),
-        any_value(s.path)
+        any_value(s.path), any_value(e.success), any_value(e.outcome_from), any_value(e.outcome_unknown)
     FROM transitions t LEFT JOIN episodes e ON e.episode_id = coalesce(split_part(t.parent_id, '/', 1), t.episode_id)
     LEFT JOIN sources s ON s.source_id = e.source_id
     WHERE t.dataset = ? AND t.episode_id = ?
+"""
+_OF_EPISODE = """episode_id = (SELECT any_value(coalesce(split_part(parent_id, '/', 1), episode_id)) FROM transitions
+    WHERE dataset = ? AND episode_id = ?)"""
+_LABELS = f"""
+    SELECT step, outcome_from, kind, precedence, success, score, reward, comment, locator FROM labels
+    WHERE {_OF_EPISODE} ORDER BY step NULLS FIRST, precedence DESC, locator
+"""
+_LABEL_FILES = f"""
+    SELECT DISTINCT path FROM labels JOIN sources USING (source_id) WHERE kind = 'file' AND {_OF_EPISODE}
 """

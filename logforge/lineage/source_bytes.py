@@ -13,7 +13,7 @@ from logforge.schemas import Problem
 from logforge.store import Store
 
 _REMEDY = "bring the file back as it was, or ingest it again and build again"
-_KEPT = "SELECT path, sha256 FROM sources WHERE kept > 0 OR format = 'archive' ORDER BY path"
+_KEPT = "SELECT path, sha256 FROM sources WHERE (kept > 0 OR format = 'archive') AND format IS DISTINCT FROM 'rule' ORDER BY path"
 
 
 class Moved(NamedTuple):

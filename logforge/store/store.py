@@ -24,7 +24,7 @@ from logforge.store.checkpoint import CHECKPOINT_BYTES, checkpoint, checkpoint_w
 from logforge.store.files import remove, remove_spilled, target_of
 
 DEFAULT_PATH = "logforge.duckdb"
-VERSION = 6
+VERSION = 7
 """Of the tables' layout; a store of another version is refused."""
 
 _BATCH_EPISODES = 512

@@ -13,16 +13,18 @@ if TYPE_CHECKING:
         earlier_reduction,
         earlier_vocabulary,
     )
+    from logforge.dataset.build.exclusion import Condition, read_conditions, truths
     from logforge.dataset.build.pipeline import build_dataset
 
 __all__ = [
-    "BuildConfig", "Gates", "build_dataset", "earlier_arguments", "earlier_reduction",
-    "earlier_vocabulary",
+    "BuildConfig", "Condition", "Gates", "build_dataset", "earlier_arguments", "earlier_reduction",
+    "earlier_vocabulary", "read_conditions", "truths",
 ]  # fmt: skip
 
 face(
     __name__,
     config="BuildConfig Gates",
     earlier_dataset="earlier_arguments earlier_reduction earlier_vocabulary",
+    exclusion="Condition read_conditions truths",
     pipeline="build_dataset",
 )

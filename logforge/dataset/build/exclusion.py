@@ -128,14 +128,20 @@ def _cast(name: str) -> str:
 
 
 def _meeting(store: Store, condition: Condition) -> list[tuple[str, str]]:
+    return [(identifier, locator) for identifier, locator, met in truths(store, condition) if met]
+
+
+def truths(store: Store, condition: Condition) -> list[tuple[str, str, bool | None]]:
+    """Id and locator of every stored episode with what a condition is there: true, false, or null for unknown.
+
+    Raises SpecError when the condition fails on a value.
+    """
     names = sorted({"episode_id", "locator", *condition.expression.columns})
     # names of our own columns: the parser knows no others
     episodes = store.arrow(f"SELECT {', '.join(f'{name}{_cast(name)}' for name in names)} FROM episodes")
     with sandbox() as con:
         con.register("episodes", episodes)
-        query = (
-            f"SELECT episode_id, locator FROM episodes WHERE {condition.expression.sql} ORDER BY episode_id"
-        )
+        query = f"SELECT episode_id, locator, ({condition.expression.sql}) AS met FROM episodes ORDER BY episode_id"
         try:
             return con.sql(query).fetchall()
         except duckdb.Error as error:

@@ -128,8 +128,8 @@ def _remedies(reward: object) -> str:
     spec = reward if isinstance(reward, str | Path) else "reward.yaml"
     return (
         f"do one of three: make the term `optional: true` in {spec}, then `logforge build-dataset --reward {spec}`; "
-        "write the outcomes into the logs (`success`, `reward`) or say where they stand, then "
-        "`logforge ingest LOGS --mapping MAPPING.yaml`; "
+        "bring the outcomes: `logforge outcomes FILE` joins a table of them to the store (`logforge ingest LOGS "
+        "--mapping MAPPING.yaml` reads them where they stand in the logs); "
         f"or leave these episodes out on purpose: `logforge build-dataset --reward {spec} --max-missing 100%`"
     )
 
