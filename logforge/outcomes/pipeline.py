@@ -83,12 +83,12 @@ def label_where(store: Store, condition: str, *, precedence: int = RULE_PRECEDEN
     It never reads what it said itself. Raises SpecError for a wrong condition.
     """
     refuse_pending(store)
-    (rule,) = read_conditions([condition], FROM)
+    (judge,) = read_conditions([condition], FROM)
     path = f"{_RULE}{condition}"
     source = _source(path, "rule", hashlib.sha256(condition.encode()).hexdigest(), 0)
     with store.transaction():
         _hide(store, source["source_id"])
-        labels = _judged(store, rule, path, source["source_id"], precedence)
+        labels = _judged(store, judge, path, source["source_id"], precedence)
         return _stored(store, _Brought(source, labels, [], 0, precedence))
 
 
@@ -99,7 +99,7 @@ def _hide(store: Store, source_id: str) -> None:
 
 
 def _judged(
-    store: Store, rule: Condition, path: str, source_id: str, precedence: int
+    store: Store, judge: Condition, path: str, source_id: str, precedence: int
 ) -> list[dict[str, Any]]:
     common = {
         "source_id": source_id,
@@ -108,7 +108,7 @@ def _judged(
         "outcome_from": path,
         "locator": path,
     }
-    found = truths(store, rule)
+    found = truths(store, judge)
     return [{**common, "episode_id": name, "success": met} for name, _, met in found if met is not None]
 
 

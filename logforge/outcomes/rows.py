@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from logforge.connectors.episodes import SCORE_KEYS, Outcome, read_outcome, read_reward
 from logforge.connectors.records import Source, columns_of, excerpt, look, plain_rows
 from logforge.schemas import Reject, Skip, UsageError
@@ -77,14 +79,7 @@ def _read(where: str, row: dict[str, Any], id_column: str | None) -> LabelRow | 
         told = None if comment is None else str(comment)
         return LabelRow(where, ids, number, outcome, reward, told, tuple(rejects))
     if rejects:
-        first = rejects[0]
-        return Reject(
-            locator=first.locator,
-            reason=first.reason,
-            rule=first.rule,
-            detail=first.detail,
-            excerpt=first.excerpt,
-        )
+        return msgspec.structs.replace(rejects[0], level="record", records=1)
     return where, Skip(reason="no_outcome")
 
 

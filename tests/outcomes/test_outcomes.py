@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import uuid
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -226,24 +225,21 @@ def test_a_log_that_is_read_again_keeps_its_labels(home):
 
 
 def test_what_a_log_says_now_comes_back_when_its_labels_go(home):
-    (home / "runs").mkdir()
-    log = home / "runs" / "run.jsonl"
-    record = json.loads(LOG.read_text().splitlines()[0])
-    turns = [{"id": str(uuid.UUID(int=7)), "success": said, **_rest(record)} for said in (False, True)]
-    write(log, json.dumps(turns[0]))
-    call("ingest", "runs")
-    write(home / "labels.jsonl", json.dumps({"id": turns[0]["id"], "success": True, "score": 3}))
-    call("outcomes", "labels.jsonl")
-    write(log, json.dumps(turns[1]))
-    call("ingest", "runs")
-    found = f"SELECT success, score FROM episodes WHERE native_id = '{turns[0]['id']}'"
-    assert rows(found) == [{"success": True, "score": 3}]
-    call("outcomes", "labels.jsonl", "--remove")
+    log = home / "logs" / "2781.json"
+    shutil.copy(SAMPLES / "star" / "2781.json", log)
+    call("ingest", "logs")
+    found = "SELECT success, score FROM episodes WHERE native_id = '2781'"
     assert rows(found) == [{"success": True, "score": None}]
-
-
-def _rest(record):
-    return {key: value for key, value in record.items() if key not in ("id", "success")}
+    write(home / "labels.jsonl", json.dumps({"id": 2781, "success": True, "score": 3}))
+    call("outcomes", "labels.jsonl")
+    dialogue = json.loads(log.read_text())
+    del dialogue["UserQuestionnaire"], dialogue["WizardQuestionnaire"]
+    log.write_text(json.dumps(dialogue))
+    call("ingest", "logs")
+    assert rows(found) == [{"success": True, "score": 3}]
+    call("check")
+    call("outcomes", "labels.jsonl", "--remove")
+    assert rows(found) == [{"success": None, "score": None}]
 
 
 def test_a_label_waits_for_its_log(home):
