@@ -72,7 +72,7 @@ SETTINGS = {
     "train": (TrainConfig,),
 }
 OWN = {
-    "build-dataset": "reward store name out vocabulary like max-quarantine wait json",
+    "build-dataset": "reward store name out vocabulary like max-quarantine max-missing wait json",
     "check": "dataset store sources wait json",
     "credit": "run store json",
     "evaluate": "run json",
