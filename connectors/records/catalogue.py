@@ -74,5 +74,6 @@ BUILT_IN = {
     "verifiers_traces": "logforge.connectors.rollouts.verifiers_traces:VerifiersTraces",
     "verl": "logforge.connectors.rollouts.verl:Verl",
     "vscode_chat": "logforge.connectors.editors.vscode_chat:VSCodeChat",
+    "weave": "logforge.connectors.traces.weave:Weave",
     "xlam": "logforge.connectors.chat.xlam:Xlam",
 }

@@ -294,3 +294,58 @@ def test_mlflow_rows_of_search_traces_hold_the_trace_as_text(tmp_path):
         path.write_text(json.dumps([row]))
         (episode,) = episodes(read(path))
         assert [m.content for m in episode.messages] == [m.content for m in whole.messages]
+
+
+# --- Weave ------------------------------------------------------------------------------------------------------------
+
+WEAVE = FIXTURES / "weave" / "calls.jsonl"
+
+
+def weave_calls() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in WEAVE.read_text().splitlines()]
+
+
+def test_calls_of_weave_are_one_run_of_the_agent():
+    readings = read(WEAVE)
+    (run,) = episodes(readings)
+    assert [(s.action, s.arguments, s.result, s.latency_s) for s in run.steps] == [
+        ("find_order", '{"order":7}', "shipped", 2.0),
+        ("respond", "{}", None, None),
+    ]
+    assert (run.model, run.tools, run.cost_usd, run.task) == (
+        "gpt-4o",
+        ["find_order"],
+        0.0003,
+        "Where is order 7?",
+    )
+    assert (run.messages[4].thought, run.messages[2].tokens_in, run.records) == ("Tell it.", 30, 4)
+    assert Skip(reason="other_span") in readings
+
+
+def test_an_op_of_ones_own_is_a_model_call_when_it_talks_and_holds_no_other(tmp_path, write_jsonl):
+    rows = weave_calls()
+    rows[1]["op_name"] = rows[3]["op_name"] = "ask_model"
+    (run,) = episodes(read(write_jsonl(tmp_path / "leaf.jsonl", rows)))
+    assert [s.action for s in run.steps] == ["find_order", "respond"]
+    wrapper = {**rows[3], "id": "w", "op_name": "wrapper", "started_at": "2026-01-05T10:00:05Z"}
+    rows[3]["parent_id"] = "w"
+    readings = read(write_jsonl(tmp_path / "wrapped.jsonl", [*rows, wrapper]))
+    (run,) = episodes(readings)
+    assert [s.action for s in run.steps] == ["find_order", "respond"]
+    assert readings.count(Skip(reason="other_span")) == 2
+
+
+def test_an_answer_that_the_export_only_names_is_no_decision(tmp_path, write_jsonl):
+    rows = weave_calls()
+    rows[3]["output"] = "weave:///acme/shop/object/answer:v1"
+    readings = read(write_jsonl(tmp_path / "x.jsonl", rows))
+    assert episodes(readings) == []
+    assert "unknown_part" in [r.rule for r in rejects(readings) if r.level == "record"]
+
+
+def test_feedback_of_weave_is_told(tmp_path, write_jsonl):
+    rows = weave_calls()
+    rows[1]["summary"]["weave"]["feedback"] = [
+        {"feedback_type": "wandb.reaction.1", "payload": {"emoji": "x"}}
+    ]
+    assert [r.rule for r in rejects(read(write_jsonl(tmp_path / "x.jsonl", rows)))] == ["unknown_annotation"]
