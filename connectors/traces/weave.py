@@ -26,6 +26,7 @@ from logforge.connectors.traces.attributes import number_of, time_of
 from logforge.connectors.traces.envelopes import Where, below
 from logforge.connectors.traces.episodes import Traces
 from logforge.connectors.traces.messages import Said, read_messages, undecided
+from logforge.connectors.traces.mlflow import TYPES
 from logforge.connectors.traces.spans import Kind, Span, ToolRun, skip_reason
 from logforge.schemas import Duplicate, Reading, Reject
 
@@ -37,7 +38,6 @@ _MODEL_OPS = re.compile(
 _OP = re.compile(r"weave:///.*/op/([^:/]+)(?::.*)?")
 _REF = "weave:///"
 """A text that begins so stands for an object that the export does not hold."""
-_TYPES = frozenset(("llm", "tool", "agent", "chain", "scorer", "retriever", "embedding"))
 
 
 class Weave:
@@ -92,11 +92,15 @@ def _call(row: Any, locator: str) -> Span | Reject:
 
     op = _OP.fullmatch(row["op_name"])
     name = op[1] if op else row["op_name"]
-    told = text_or_none(object_or_empty(object_or_empty(row.get("attributes")).get("weave")).get("kind"))
-    kind = _KINDS.get(told or "") or ("model" if _MODEL_OPS.fullmatch(name) else "other")
+    told = object_or_empty(object_or_empty(row.get("attributes")).get("weave"))
+    kind = text_or_none(told.get("kind")) or "other"
+    meant: Kind = _KINDS.get(kind) or ("model" if _MODEL_OPS.fullmatch(name) else "other")
     trace = first_text(row, "trace_id") or locator
-    span = Span(trace, text_or_none(row.get("id")), text_or_none(row.get("parent_id")), kind, locator)
-    span.reason, span.name = skip_reason(told or "other", _TYPES), name
+    reason = skip_reason(kind.lower(), TYPES)
+    span = Span(
+        trace, text_or_none(row.get("id")), text_or_none(row.get("parent_id")), meant, locator, reason
+    )
+    span.name = name
     span.start, span.end = time_of(row, ("started_at",)), time_of(row, ("ended_at",))
     span.session, span.user = text_or_none(row.get("thread_id")), text_or_none(row.get("wb_user_id"))
     summary = object_or_empty(object_or_empty(row.get("summary")).get("weave"))
@@ -104,10 +108,10 @@ def _call(row: Any, locator: str) -> Span | Reject:
     span.failed = True if error else {"error": True, "success": False}.get(str(summary.get("status")))
     span.error, span.error_at = error, where("/exception")
     asked = object_or_empty(row.get("inputs"))
-    if kind in ("model", "agent") or (kind == "other" and _talks(asked, row.get("output"))):
-        span.agent = name if kind == "agent" else None
+    if meant in ("model", "agent") or (meant == "other" and _talks(asked, row.get("output"))):
+        span.agent = name if meant == "agent" else None
         _fill_model(span, row, asked, where)
-    elif kind == "tool":
+    elif meant == "tool":
         span.run = _tool_run(span, name, asked, row.get("output"), where)
     listed = summary.get("feedback")
     for index, said in enumerate(listed if isinstance(listed, list) else ()):
