@@ -9,6 +9,7 @@ from logforge.connectors.episodes import (
     Call,
     bad_part,
     count_or_none,
+    distinct_calls,
     micros,
     text_or_none,
     unread_calls,
@@ -84,6 +85,8 @@ def _add_turn(builder: CallOrder, message: dict[str, Any], where: str) -> set[st
             builder.message("assistant", parts.text, where, **more)
         return set()
     pointer = parts.texts[0].locator if parts.texts else where
+    kept = distinct_calls(named)
+    known = [pair for pair, call in zip(known, named, strict=True) if any(call is one for one in kept)]
     builder.turn(parts.text, named, pointer, **more)
     waiting = builder.open_calls() if known else []
     for (step, _), (call, place) in zip(waiting, known, strict=True):

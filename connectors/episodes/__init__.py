@@ -8,7 +8,7 @@ from logforge.schemas.faces import face
 
 if TYPE_CHECKING:
     from logforge.connectors.episodes.arguments import Absent, as_logged, parse_arguments
-    from logforge.connectors.episodes.builder import Call, EpisodeBuilder
+    from logforge.connectors.episodes.builder import Call, EpisodeBuilder, distinct_calls
     from logforge.connectors.episodes.content import (
         CALL_BLOCKS,
         Answer,
@@ -99,8 +99,8 @@ __all__ = [
     "Call", "EpisodeBuilder", "Growing", "InnerList", "OpenCalls", "Outcome", "Parts", "Said", "Samples",
     "Speech", "Text", "Transcript", "Unknown", "Verdict", "amount_of", "answer", "as_logged", "asks_user",
     "bad_part", "bad_record", "bare_name", "classify_result", "close", "command_call", "content_id",
-    "contradicted", "cost_or_none", "count_or_none", "cut_by", "entry_keys", "episode_id",
-    "execute_calls", "failure_in", "fenced", "first_bool", "first_number", "first_text",
+    "contradicted", "cost_or_none", "count_or_none", "cut_by", "distinct_calls", "entry_keys",
+    "episode_id", "execute_calls", "failure_in", "fenced", "first_bool", "first_number", "first_text",
     "first_user_text", "from_millis", "function_calls", "instance_task", "interface", "is_unique",
     "is_uuid", "issue_in", "json_value", "keyed", "limit_met", "looks_like", "may_hold_call", "meant",
     "micros", "names_call", "native_or_content", "object_or_empty", "outcome_of", "parse_arguments",
@@ -113,7 +113,7 @@ __all__ = [
 face(
     __name__,
     arguments="Absent as_logged parse_arguments",
-    builder="Call EpisodeBuilder",
+    builder="Call EpisodeBuilder distinct_calls",
     content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
     "first_text from_millis micros object_or_empty place_of read_content text_or_none",
     cuts="cut_by limit_met stopped_by",

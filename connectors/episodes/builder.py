@@ -76,7 +76,7 @@ _LINKS = ("parent_episode_id", "continues_episode_id")
 """What names another episode, and so never the episode itself."""
 
 
-def _distinct(calls: list[Call]) -> list[Call]:
+def distinct_calls(calls: list[Call]) -> list[Call]:
     """The calls of a turn without those that are said again: LangChain keeps a call as a block and in `tool_calls`."""
     if len(calls) < 2 or all(call.call_id is None for call in calls):
         return calls
@@ -172,7 +172,7 @@ class EpisodeBuilder(SetAside):
             return position
         self._open.turn()
         group = None
-        calls = _distinct(calls)
+        calls = distinct_calls(calls)
         if len(calls) > 1:
             group, self._groups = self._groups, self._groups + 1
         for call in calls:

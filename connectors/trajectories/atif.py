@@ -245,7 +245,7 @@ class _Trajectory:
         if calls or (text and not listed):
             self.builder.turn(text, calls, place, reward=reward, **more)
             return len(calls)
-        if text or more["thought"]:
+        if text or more["thought"] or (text == "" and step.get("observation") is None):
             # It called something unreadable, or only thought: no decision that could be told.
             self.builder.message("assistant", text, place, **more)
         if reward is not None:

@@ -19,7 +19,7 @@ UNREAD = "unread"
 _RULES = 5
 _PLACE = 36
 _STAYED = 2
-_OUTCOMES = 3
+_OUTCOMES = 2
 _HEADER = ("format", "sources", "records", "kept", "dup", "quar", "skip", "episodes", "messages", "steps")
 
 

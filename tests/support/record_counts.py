@@ -62,7 +62,7 @@ def rows_of(path: Path, query: str) -> int | None:
 def _rows_or_records(path: Path, table: str) -> int:
     """Rows of a database's table; of a file that is none, its JSON records."""
     stored = path.read_bytes().startswith(b"SQLite format 3")
-    return (rows_of(path, f"SELECT count(*) FROM {table}") or 1) if stored else count_json_records(path)
+    return (rows_of(path, f"SELECT count(*) FROM {table}") or 1) if stored else count_json_records(path) or 1
 
 
 def _cursor_conversations(path: Path) -> int:

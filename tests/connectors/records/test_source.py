@@ -124,7 +124,8 @@ def test_a_torn_array_gives_its_whole_elements_and_one_reject(array, data):
     found = [value for _, value in streamed(cut, 7)]
     whole = [value for value in found if not isinstance(value, Reject)]
     # A number that is cut off is a number all the same.
-    assert whole[:-1] == array[: max(len(whole) - 1, 0)]
+    written = [jsontext.loads(json.dumps(value)) for value in array]
+    assert whole[:-1] == written[: max(len(whole) - 1, 0)]
     assert len(found) - len(whole) <= 1
 
 

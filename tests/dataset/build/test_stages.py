@@ -95,7 +95,9 @@ def test_a_stage_gives_the_same_again_and_leaves_what_it_was_given(tmp_path, con
     config = BuildConfig(encoder="hashing", text_size=4)
     with Store(tmp_path / "s.duckdb") as store:
         ingest(store, [tmp_path / "logs"])
-        plan = Plan.of(store, tmp_path / "reward.yaml", "a", tmp_path, config, Earlier(), {}, "0", None)
+        plan = Plan.of(
+            store, tmp_path / "reward.yaml", "a", tmp_path, config, Earlier(), {}, "0", "50%", None
+        )
         chosen = choose(plan)
         first, again = split(chosen, plan), split(chosen, plan)
         assert first.splits.equals(again.splits)
