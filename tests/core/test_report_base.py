@@ -24,6 +24,8 @@ NOT_PRINTED = {
     "ToolEnv": "Gymnasium asks for its render",
     "TermView": "a line in an explanation",
     "Moved": "a line in an explanation",
+    "LabelView": "a line in an explanation",
+    "Contradiction": "a line of the report on outcomes",
 }
 
 

@@ -35,7 +35,7 @@ def count_records(name: str) -> Callable[[Path], int]:
     if name == "cursor":
         return _cursor_conversations
     if name in ROWS:
-        return lambda path: _rows_or_records(path, ROWS[name])
+        return lambda path: _rows_or_records(path, ROWS[name], int(name != "goose"))
     if name == "opencode":
         return _opencode_sessions
     if name in BEGINS:
@@ -59,10 +59,12 @@ def rows_of(path: Path, query: str) -> int | None:
             return None
 
 
-def _rows_or_records(path: Path, table: str) -> int:
-    """Rows of a database's table; of a file that is none, its JSON records."""
+def _rows_or_records(path: Path, table: str, least: int = 0) -> int:
+    """Rows of a database's table; of a file that is none, its JSON records. One that only reads databases refuses any other as one."""
     stored = path.read_bytes().startswith(b"SQLite format 3")
-    return (rows_of(path, f"SELECT count(*) FROM {table}") or 1) if stored else count_json_records(path) or 1
+    return (
+        (rows_of(path, f"SELECT count(*) FROM {table}") or 1) if stored else count_json_records(path) or least
+    )
 
 
 def _cursor_conversations(path: Path) -> int:
