@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         tokens,
         value_of,
     )
-    from logforge.connectors.chat.openai_messages import (
+    from logforge.connectors.chat.openai_turns import (
         add_message,
         add_messages,
         add_requested,
@@ -46,7 +46,7 @@ face(
     dialects="dialect_of",
     dialogue="add_given chat_ending json_field",
     google_parts="CallOrder GoogleParts Response key_of read_call read_parts read_response tokens value_of",
-    openai_messages="add_message add_messages add_requested calls_of message_name offer_requested "
+    openai_turns="add_message add_messages add_requested calls_of message_name offer_requested "
     "thought_of tool_names",
     simulations="FINISHED simulation_outcome termination_of",
 )

@@ -12,7 +12,8 @@ from typing import Any
 
 from logforge.connectors.chat.anthropic_turns import add_turn, answer_of, message_name, response_id
 from logforge.connectors.chat.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
-from logforge.connectors.chat.openai_messages import SESSION_KEYS, add_message, offer_requested
+from logforge.connectors.chat.openai_messages import SESSION_KEYS
+from logforge.connectors.chat.openai_turns import add_message, offer_requested
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     close,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from logforge.connectors.chat.exchanges import Exchange
-from logforge.connectors.chat.openai_messages import offer_requested
+from logforge.connectors.chat.openai_turns import offer_requested
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     Parts,

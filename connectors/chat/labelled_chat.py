@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from logforge.connectors.chat.dialogue import chat_ending
-from logforge.connectors.chat.openai_messages import tool_names
+from logforge.connectors.chat.openai_turns import tool_names
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     content_id,

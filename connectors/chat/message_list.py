@@ -11,7 +11,7 @@ from typing import Any
 
 from logforge.connectors.chat.dialects import dialect_of
 from logforge.connectors.chat.dialogue import chat_ending
-from logforge.connectors.chat.openai_messages import add_message
+from logforge.connectors.chat.openai_turns import add_message
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     close,

@@ -13,13 +13,8 @@ from typing import Any
 import msgspec
 
 from logforge.connectors.chat.exchanges import Api, Exchange, Talk, read_exchanges, talk_id
-from logforge.connectors.chat.openai_messages import (
-    SESSION_KEYS,
-    add_requested,
-    message_name,
-    offer_requested,
-    thought_of,
-)
+from logforge.connectors.chat.openai_messages import SESSION_KEYS
+from logforge.connectors.chat.openai_turns import add_requested, message_name, offer_requested, thought_of
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     bad_part,

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from logforge.connectors.chat.openai_messages import SESSION_KEYS, add_message
+from logforge.connectors.chat.openai_messages import SESSION_KEYS
+from logforge.connectors.chat.openai_turns import add_message
 from logforge.connectors.episodes import (
     Call,
     EpisodeBuilder,

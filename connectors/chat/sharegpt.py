@@ -12,7 +12,7 @@ from typing import Any
 from logforge.connectors.chat.described_tools import functions_in
 from logforge.connectors.chat.dialogue import answer_all, call_of
 from logforge.connectors.chat.labelled_chat import labelled_chat
-from logforge.connectors.chat.openai_messages import tool_names
+from logforge.connectors.chat.openai_turns import tool_names
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     bad_part,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from logforge.connectors.chat.dialogue import CALLS_IN_TEXT, add_history, chat_ending
-from logforge.connectors.chat.openai_messages import add_message, tool_names
+from logforge.connectors.chat.openai_turns import add_message, tool_names
 from logforge.connectors.episodes import (
     SCORE_KEYS,
     SUCCESS_KEYS,
