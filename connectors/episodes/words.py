@@ -7,7 +7,7 @@ it is no words, and whoever reads the message has to set it aside (EpisodeBuilde
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from logforge.connectors.records import canonical, described
@@ -202,7 +202,7 @@ def unread_calls(row: dict[str, Any], read: Collection[str], known_ids: Iterable
     return {key: value for key, value in row.items() if key not in read and names_call(key, value, known)}
 
 
-def unsaid(row: dict[str, Any], read: Collection[str]) -> dict[str, Any]:
+def unsaid(row: dict[str, Any], read: Container[str]) -> dict[str, Any]:
     """The keys of a message without words, beside those that are `read`, that may hold what it says: texts, objects and lists."""
     return {
         key: value

@@ -139,8 +139,7 @@ def _add_message(
     usage = object_or_empty(message.get("models_usage"))
     more: dict[str, Any] = {"created_at": micros(message.get("created_at"))}
     if kind in _TOLD:
-        for place, part in pieces.unknown:
-            builder.unknown(place, part, decides=False)
+        builder.note(pieces.unknown, decides=False)
         builder.message("assistant", pieces.text, at(where, "/content"), **more)
         return
     if role == "assistant":

@@ -156,8 +156,7 @@ def _add(builder: EpisodeBuilder, messages: list[Placed], told: Told) -> None:
         _add_message(builder, message["role"], message["content"], at(where, "/content"), time, facts)
         rest = Pieces()
         leftover(rest, message, _KEYS, where)
-        for place, part in rest.unknown:
-            builder.unknown(place, part, decides=message["role"] == "assistant")
+        builder.note(rest.unknown, decides=message["role"] == "assistant")
 
 
 def _add_message(

@@ -11,9 +11,10 @@ from logforge.connectors.episodes import (
     EpisodeBuilder,
     Speech,
     Text,
+    Unknown,
     bad_part,
-    names_call,
     text_or_none,
+    unsaid,
 )
 from logforge.connectors.records import NotJson, at, canonical, loads
 from logforge.schemas import Reject, ResultStatus
@@ -31,13 +32,6 @@ class Result(NamedTuple):
     """The tool that answered, where the log tells."""
 
 
-class Aside(NamedTuple):
-    """A part that is not understood, and where it stands."""
-
-    locator: str
-    part: Any
-
-
 @dataclass
 class Pieces(Speech):
     """What one message holds, by kind and in order."""
@@ -45,7 +39,7 @@ class Pieces(Speech):
     calls: list[Call] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
-    unknown: list[Aside] = field(default_factory=list)
+    unknown: list[Unknown] = field(default_factory=list)
     lost_call: bool = False
     """It holds a call that cannot be kept: what it decided is not known."""
 
@@ -79,7 +73,7 @@ class Pieces(Speech):
 
     def puzzle(self, part: Any, locator: str) -> None:
         """Note a part that is not understood."""
-        self.unknown.append(Aside(locator, part))
+        self.unknown.append(Unknown(locator, part))
 
     @property
     def is_empty(self) -> bool:
@@ -97,8 +91,7 @@ def add_pieces(builder: EpisodeBuilder, role: str, pieces: Pieces, where: str, *
         add_result(builder, result, more.get("created_at"))
     if not decides and pieces.texts:
         builder.message(role, pieces.text, _place(pieces.texts, where), created_at=more.get("created_at"))
-    for locator, part in pieces.unknown:
-        builder.unknown(locator, part, decides=decides or pieces.is_empty)
+    builder.note(pieces.unknown, decides=decides or pieces.is_empty)
 
 
 def _add_turn(builder: EpisodeBuilder, pieces: Pieces, where: str, more: dict[str, Any]) -> None:
@@ -135,12 +128,8 @@ def told_text(value: Any) -> str:
 
 def leftover(pieces: Pieces, message: dict[str, Any], known: Container[str], where: str) -> None:
     """Note the keys of a message that no reader of its SDK knows and that hold words, a list or an object."""
-    known_ids = [call.call_id for call in pieces.calls if call.call_id is not None]
-    for key, value in message.items():
-        if key in known:
-            continue
-        if (isinstance(value, str | dict | list) and value) or names_call(key, value, known_ids):
-            pieces.puzzle({key: value}, at(where, f"/{key}"))
+    for key, value in unsaid(message, known).items():
+        pieces.puzzle({key: value}, at(where, f"/{key}"))
 
 
 def parsed(value: Any, where: str) -> tuple[Any, str]:

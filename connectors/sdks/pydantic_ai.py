@@ -109,8 +109,7 @@ def _add_request(builder: EpisodeBuilder, message: dict[str, Any], parts: list[A
         add_pieces(builder, _ROLES.get(str(kind), "user"), pieces, place, created_at=time)
     rest = Pieces()
     leftover(rest, message, _KEYS, where)
-    for place, unread in rest.unknown:
-        builder.unknown(place, unread, decides=False)
+    builder.note(rest.unknown, decides=False)
 
 
 def _say(pieces: Pieces, part: dict[str, Any], where: str) -> None:

@@ -16,13 +16,14 @@ from logforge.connectors.episodes import (
     EpisodeBuilder,
     Text,
     Transcript,
+    Unknown,
     micros,
     part_text,
     text_of,
     text_or_none,
 )
 from logforge.connectors.records import at, canonical
-from logforge.connectors.sdks.pieces import Aside, Pieces, leftover, told_text
+from logforge.connectors.sdks.pieces import Pieces, leftover, told_text
 
 _ITEM_KEYS = frozenset(
     {
@@ -72,11 +73,11 @@ class Items:
 
     def __init__(self) -> None:
         self.script = Transcript()
-        self.unknown: list[tuple[Aside, bool]] = []
+        self.unknown: list[tuple[Unknown, bool]] = []
 
     def puzzle(self, item: Any, where: str, *, decides: bool = True) -> None:
         """Note what is not understood."""
-        self.unknown.append((Aside(where, item), decides))
+        self.unknown.append((Unknown(where, item), decides))
 
     def build(self, builder: EpisodeBuilder) -> None:
         """Hand everything over."""
