@@ -21,6 +21,7 @@ from logforge.connectors.episodes import (
     first_user_text,
     native_or_content,
     object_or_empty,
+    read_table,
     reject,
     text_or_none,
 )
@@ -29,9 +30,8 @@ from logforge.connectors.records import (
     Head,
     NotJson,
     Source,
+    json_cell,
     loads,
-    malformed,
-    open_database,
     sidecars,
 )
 from logforge.schemas import Ending, Episode, Reading, Reject, Skip
@@ -65,13 +65,7 @@ class Cursor:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per conversation."""
-        with open_database(source) as database:
-            if isinstance(database, Reject):
-                yield database
-            elif {"key", "value"} <= set(database.tables.get(_TABLE, ())):
-                yield from self._conversations(database)
-            else:
-                yield reject(f"{source.label}#", f"no table {_TABLE}", "", sorted(database.tables))
+        yield from read_table(source, _TABLE, ("key", "value"), self._conversations)
 
     def _conversations(self, database: Database) -> Iterator[Reading]:
         seen = named = 0
@@ -92,13 +86,9 @@ class Cursor:
             yield Skip(reason="no_conversation")
 
     def _conversation(self, database: Database, name: str, value: Any, locator: str) -> Iterator[Reading]:
-        try:
-            composer = loads(value)
-        except (NotJson, TypeError) as error:
-            data = value if isinstance(value, bytes) else str(value).encode()
-            yield malformed(
-                locator.removesuffix("#"), error if isinstance(error, NotJson) else NotJson("no text"), data
-            )
+        composer = json_cell(value, locator.removesuffix("#"))
+        if isinstance(composer, Reject):
+            yield composer
             return
         if not isinstance(composer, dict):
             yield reject(locator, "no conversation", "", composer)

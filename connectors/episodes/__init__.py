@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         first_number,
         first_user_text,
         read_rows,
+        read_table,
         reject,
     )
     from logforge.connectors.episodes.samples import Samples
@@ -105,9 +106,9 @@ __all__ = [
     "is_uuid", "issue_in", "json_value", "keyed", "limit_met", "looks_like", "may_hold_call", "meant",
     "micros", "names_call", "native_or_content", "object_or_empty", "outcome_of", "parse_arguments",
     "part_text", "place_of", "prompt_suffix", "prompt_version", "read_content", "read_inner",
-    "read_keyed", "read_outcome", "read_reward", "read_rows", "reject", "run_task", "said_calls",
-    "score_of", "stopped_by", "task_group", "text_of", "text_or_none", "tool_action", "truth_of",
-    "unknown_parts", "unread_calls", "unsaid", "unsupported", "with_decision_keys", "words_of",
+    "read_keyed", "read_outcome", "read_reward", "read_rows", "read_table", "reject", "run_task",
+    "said_calls", "score_of", "stopped_by", "task_group", "text_of", "text_or_none", "tool_action",
+    "truth_of", "unknown_parts", "unread_calls", "unsaid", "unsupported", "with_decision_keys", "words_of",
 ]  # fmt: skip
 
 face(
@@ -128,7 +129,7 @@ face(
     outcome="ERROR_CLASSES FINISHING asks_user classify_result",
     pairing="OpenCalls is_unique",
     policies="prompt_suffix prompt_version",
-    rows="close first_bool first_number first_user_text read_rows reject",
+    rows="close first_bool first_number first_user_text read_rows read_table reject",
     samples="Samples",
     soft_refusal="SOFT_REFUSAL",
     spoken="json_value said_calls",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import msgspec
 
 from logforge.connectors.episodes.builder import EpisodeBuilder
 from logforge.connectors.episodes.samples import Samples
-from logforge.connectors.records import Source, described, excerpt
+from logforge.connectors.records import Database, Source, described, excerpt, open_database
 from logforge.schemas import Episode, Reading, Reject, Skip
 
 ReadRow = Callable[[Any, str], Iterator[Reading]]
@@ -29,6 +29,19 @@ def read_rows(source: Source, read_row: ReadRow) -> Iterator[Reading]:
         except RecursionError:
             readings = [Reject(locator=locator, reason="nested too deep", rule="nested_too_deep")]
         yield from readings if samples is None else samples.told(row, readings)
+
+
+def read_table(
+    source: Source, table: str, columns: Collection[str], read: Callable[[Database], Iterator[Reading]]
+) -> Iterator[Reading]:
+    """Read a database that has a table with these columns. One without, or that cannot be opened, is set aside."""
+    with open_database(source) as database:
+        if isinstance(database, Reject):
+            yield database
+        elif set(columns) <= set(database.tables.get(table, ())):
+            yield from read(database)
+        else:
+            yield reject(f"{source.label}#", f"no table {table}", "", sorted(database.tables))
 
 
 def reject(locator: str, reason: str, detail: str, row: Any) -> Reject:

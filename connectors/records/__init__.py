@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
     from logforge.connectors.records.repair import mend
     from logforge.connectors.records.source import BOM, NeedsWhole, Source, Span, elements
-    from logforge.connectors.records.sqlite import SQLITE, Database, open_database, sidecars
+    from logforge.connectors.records.sqlite import SQLITE, Database, json_cell, open_database, sidecars
     from logforge.connectors.records.sse import stream_events
     from logforge.connectors.records.tables import columns_of, plain_rows, table_rows
     from logforge.connectors.records.text_file import read_text
@@ -52,9 +52,9 @@ __all__ = [
     "Database", "Fields", "Head", "Member", "NeedsWhole", "NotJson", "NotLiteral", "Source", "Span",
     "TakesCompanions", "TooDeep", "as_one_record", "at", "canonical", "column_keys", "column_rows",
     "columns_of", "deepest_of_first", "described", "elements", "excerpt", "fields", "holds_columns",
-    "joined", "json", "literal", "loads", "look", "malformed", "members", "mend", "open_database",
-    "plain", "plain_rows", "pointer", "read_text", "sidecars", "stream_events", "table_rows", "too_deep",
-    "too_long", "unpacked_value", "without_halves",
+    "joined", "json", "json_cell", "literal", "loads", "look", "malformed", "members", "mend",
+    "open_database", "plain", "plain_rows", "pointer", "read_text", "sidecars", "stream_events",
+    "table_rows", "too_deep", "too_long", "unpacked_value", "without_halves",
 ]  # fmt: skip
 
 face(
@@ -70,7 +70,7 @@ face(
     rejects="as_one_record at described excerpt malformed too_deep too_long",
     repair="mend",
     source="BOM NeedsWhole Source Span elements",
-    sqlite="Database SQLITE open_database sidecars",
+    sqlite="Database SQLITE json_cell open_database sidecars",
     sse="stream_events",
     tables="columns_of plain_rows table_rows",
     text_file="read_text",

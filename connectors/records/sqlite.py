@@ -19,7 +19,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from logforge.connectors.records import json as jsontext
 from logforge.connectors.records.json_members import pointer
+from logforge.connectors.records.rejects import malformed
 from logforge.connectors.records.source import Source
 from logforge.schemas import Reject
 
@@ -188,6 +190,15 @@ def database_columns(path: Path) -> dict[str, set[str]]:
             if not found and isinstance(database := _opened(Source(path, ""), stack, files), Database):
                 found = database.tables
     return {"": set(found)} | {name: set(columns) for name, columns in found.items()} if found else {}
+
+
+def json_cell(value: Any, where: str) -> Any:
+    """The JSON that a column holds; a Reject where it is none."""
+    try:
+        return jsontext.loads(value)
+    except (jsontext.NotJson, TypeError) as error:
+        known = error if isinstance(error, jsontext.NotJson) else jsontext.NotJson("no text")
+        return malformed(where, known, value if isinstance(value, bytes) else str(value).encode())
 
 
 def sidecars(path: Path) -> list[Path]:

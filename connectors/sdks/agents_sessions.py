@@ -16,17 +16,15 @@ from logforge.connectors.episodes import (
     first_user_text,
     micros,
     native_or_content,
+    read_table,
     reject,
     text_or_none,
 )
 from logforge.connectors.records import (
     Database,
     Head,
-    NotJson,
     Source,
-    loads,
-    malformed,
-    open_database,
+    json_cell,
     sidecars,
 )
 from logforge.connectors.sdks.response_items import Items
@@ -56,13 +54,7 @@ class OpenAIAgents:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per session."""
-        with open_database(source) as database:
-            if isinstance(database, Reject):
-                yield database
-            elif set(database.tables.get(_ITEMS, ())) >= _COLUMNS:
-                yield from self._sessions(database)
-            else:
-                yield reject(f"{source.label}#", f"no table {_ITEMS}", "", sorted(database.tables))
+        yield from read_table(source, _ITEMS, _COLUMNS, self._sessions)
 
     def _sessions(self, database: Database) -> Iterator[Reading]:
         sessions: dict[str, list[tuple[Placed, Any]]] = {}
@@ -72,16 +64,14 @@ class OpenAIAgents:
             if isinstance(row, Reject):
                 yield row
                 continue
-            session, item = (
-                text_or_none(row["session_id"]),
-                _item(row["message_data"], f"{locator}/message_data"),
-            )
+            session, where = text_or_none(row["session_id"]), f"{locator}/message_data"
+            item = json_cell(row["message_data"], where)
             if isinstance(item, Reject):
                 yield item
             elif session is None:
                 yield reject(locator, "an item of no session", "", row["message_data"])
             else:
-                sessions.setdefault(session, []).append((item, row["created_at"]))
+                sessions.setdefault(session, []).append((Placed(item, f"{where}#"), row["created_at"]))
         for session, rows in sessions.items():
             yield from self._session(session, rows)
         if not seen:
@@ -108,11 +98,3 @@ class OpenAIAgents:
             ended_at=max(times, default=None),
         )
         yield from close(builder, episode)
-
-
-def _item(value: Any, where: str) -> Placed | Reject:
-    try:
-        return Placed(loads(value), f"{where}#")
-    except (NotJson, TypeError) as error:
-        known = error if isinstance(error, NotJson) else NotJson("no text")
-        return malformed(where, known, value if isinstance(value, bytes) else str(value).encode())

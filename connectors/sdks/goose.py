@@ -18,7 +18,7 @@ from logforge.connectors.episodes import (
     micros,
     native_or_content,
     object_or_empty,
-    reject,
+    read_table,
     text_of,
     text_or_none,
 )
@@ -28,9 +28,8 @@ from logforge.connectors.records import (
     NotJson,
     Source,
     at,
+    json_cell,
     loads,
-    malformed,
-    open_database,
     sidecars,
 )
 from logforge.connectors.sdks.pieces import Pieces, Result, add_pieces, leftover
@@ -79,13 +78,7 @@ class Goose:
             sdk = Sdk(self.name, ("conversation",), _is_message, _add, passes=_header)
             yield from read_talks([source], sdk)
             return
-        with open_database(source) as database:
-            if isinstance(database, Reject):
-                yield database
-            elif set(database.tables.get(_TABLE, ())) >= _COLUMNS:
-                yield from self._sessions(database)
-            else:
-                yield reject(f"{source.label}#", f"no table {_TABLE}", "", sorted(database.tables))
+        yield from read_table(source, _TABLE, _COLUMNS, self._sessions)
 
     def _sessions(self, database: Database) -> Iterator[Reading]:
         sessions: dict[str, list[tuple[dict[str, Any], Placed]]] = {}
@@ -96,11 +89,9 @@ class Goose:
                 yield row
                 continue
             where = f"{locator}/content_json"
-            try:
-                content = loads(row["content_json"])
-            except (NotJson, TypeError) as error:
-                known = error if isinstance(error, NotJson) else NotJson("no text")
-                yield malformed(where, known, str(row["content_json"]).encode())
+            content = json_cell(row["content_json"], where)
+            if isinstance(content, Reject):
+                yield content
                 continue
             placed = Placed(content, f"{where}#")
             sessions.setdefault(str(row["session_id"]), []).append((row, placed))

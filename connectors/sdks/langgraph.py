@@ -20,6 +20,7 @@ from logforge.connectors.episodes import (
     keyed,
     micros,
     object_or_empty,
+    read_table,
     reject,
     text_or_none,
 )
@@ -30,7 +31,6 @@ from logforge.connectors.records import (
     Source,
     canonical,
     loads,
-    open_database,
     sidecars,
     unpacked_value,
 )
@@ -62,13 +62,7 @@ class LanggraphCheckpoints:
 
     def read(self, source: Source) -> Iterator[Reading]:
         """One episode per end of a thread."""
-        with open_database(source) as database:
-            if isinstance(database, Reject):
-                yield database
-            elif set(database.tables.get(_TABLE, ())) >= _COLUMNS:
-                yield from self._threads(database)
-            else:
-                yield reject(f"{source.label}#", f"no table {_TABLE}", "", sorted(database.tables))
+        yield from read_table(source, _TABLE, _COLUMNS, self._threads)
 
     def _threads(self, database: Database) -> Iterator[Reading]:
         rows = database.rows(_TABLE, order="thread_id, checkpoint_ns, checkpoint_id")
