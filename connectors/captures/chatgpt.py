@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from logforge.connectors.captures.chatgpt_messages import Node, add_path, decides
-from logforge.connectors.captures.trees import Branch, beside, branch_id, branch_name, branches
+from logforge.connectors.captures.trees import Branch, branch_id, branch_name, branches, left_branches
 from logforge.connectors.episodes import (
     EpisodeBuilder,
     bad_part,
@@ -69,15 +69,9 @@ class ChatGPT:
         named = text_or_none(row.get("current_node"))
         current = named if named in nodes else _newest(nodes, parents)
         found = branches(parents, current) or [Branch(())]
-        extra = []
-        for branch in found[1:]:
-            left = [nodes[key] for key in branch.path[branch.own :]]
-            if any(decides(node) for node in left):
-                yield from beside(self._episode(row, locator, nodes, branch))
-            elif told := [node for node in left if node.message]:
-                extra.append(
-                    bad_part(told[0].where, "left branch without a decision", "other_branch", told[0].message)
-                )
+        extra = yield from left_branches(
+            found, nodes, decides, lambda branch: self._episode(row, locator, nodes, branch)
+        )
         if named is not None and named not in nodes:
             reason = "`current_node` names no node: the newest end is read"
             extra.append(bad_part(pointer(locator, "current_node"), reason, "bad_node", named))

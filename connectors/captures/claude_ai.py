@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from logforge.connectors.captures.trees import Branch, beside, branch_id, branch_name, branches
+from logforge.connectors.captures.trees import Branch, branch_id, branch_name, branches, left_branches
 from logforge.connectors.chat import add_turn
 from logforge.connectors.episodes import (
     EpisodeBuilder,
@@ -90,15 +90,9 @@ class ClaudeAi:
         nodes = _nodes(listed, pointer(locator, "chat_messages"))
         parents = _parents(nodes)
         found = branches(parents, _current(row, nodes, parents)) or [Branch(())]
-        extra = []
-        for branch in found[1:]:
-            left = [nodes[key] for key in branch.path[branch.own :]]
-            if any(node.message.get("sender") != "human" for node in left):
-                yield from beside(self._episode(row, locator, nodes, branch))
-            else:
-                extra.append(
-                    bad_part(left[0].where, "left branch without a decision", "other_branch", left[0].message)
-                )
+        extra = yield from left_branches(
+            found, nodes, _decides, lambda branch: self._episode(row, locator, nodes, branch)
+        )
         yield from self._episode(row, locator, nodes, found[0], extra)
 
     def _episode(
@@ -133,6 +127,10 @@ class ClaudeAi:
             metadata=canonical(kept | ({"left_branch": True} if rejects is None else {})),
         )
         yield from keyed(close(builder, episode), ids)
+
+
+def _decides(node: _Node) -> bool:
+    return node.message.get("sender") != "human"
 
 
 class _Node(NamedTuple):

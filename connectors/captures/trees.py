@@ -5,12 +5,12 @@ One path is the conversation as its user left it; every other leaf ends a branch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from logforge.connectors.episodes import content_id, episode_id, is_uuid
+from logforge.connectors.episodes import bad_part, content_id, episode_id, is_uuid
 from logforge.schemas import Episode, Reading, Reject, Skip
 
 
@@ -80,6 +80,41 @@ def _path(parents: Mapping[str, str | None], head: str) -> tuple[str, ...]:
         path[at] = None
         at = parents[at]
     return tuple(reversed(path))
+
+
+class TreeNode(Protocol):
+    """A message of a tree, and where it stands."""
+
+    @property
+    def message(self) -> dict[str, Any] | None:
+        """The message; None or empty for a node that says nothing."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """Its locator."""
+        ...
+
+
+N = TypeVar("N", bound=TreeNode)
+
+
+def left_branches(
+    found: Sequence[Branch],
+    nodes: Mapping[str, N],
+    decides: Callable[[N], bool],
+    read: Callable[[Branch], Iterator[Reading]],
+) -> Generator[Reading, None, list[Reject]]:
+    """The readings of all branches but the first in which the agent decided something. Returns a part for each other one."""
+    others: list[Reject] = []
+    for branch in found[1:]:
+        left = [nodes[key] for key in branch.path[branch.own :]]
+        if any(decides(node) for node in left):
+            yield from beside(read(branch))
+        elif told := [node for node in left if node.message]:
+            reason = "left branch without a decision"
+            others.append(bad_part(told[0].where, reason, "other_branch", told[0].message))
+    return others
 
 
 def beside(readings: Iterator[Reading]) -> Iterator[Reading]:
