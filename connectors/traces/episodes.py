@@ -8,7 +8,7 @@ that another one invoked is an episode of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import fsum
 from typing import Any
@@ -26,7 +26,7 @@ from logforge.connectors.records import canonical
 from logforge.connectors.traces.groups import Tree, Unit, join, rehome
 from logforge.connectors.traces.history import History, lost
 from logforge.connectors.traces.spans import Span, in_order, in_time_order
-from logforge.schemas import Ending, Reading, Skip
+from logforge.schemas import Ending, Reading, Reject, Skip
 
 _RANDOM_ID = re.compile(r"(?:0x)?[0-9a-f]{32}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 """Trace ids as tracers make them; what a person made up may be used twice."""
@@ -40,6 +40,13 @@ class Traces:
         self.spans: list[Span] = []
         self.cut_after: Span | None = None
         """The last span before the file's damaged end."""
+
+    def watched(self, records: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """A source's records as they are. Where the last one is damaged, the file ends after the span before it."""
+        for locator, row in records:
+            damaged = isinstance(row, Reject) and row.rule == "malformed_record"
+            self.cut_after = self.spans[-1] if damaged and self.spans else None
+            yield locator, row
 
     def add(self, span: Span) -> None:
         """Take a span."""

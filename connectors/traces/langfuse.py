@@ -71,13 +71,10 @@ class Langfuse:
         """One episode per agent invocation or trace, with its scores."""
         export = _Export(self.name)
         for part in (source, *_parts(source)):
-            for locator, row in plain_rows(part, "trace_id", "bookmarked"):
+            for locator, row in export.traces.watched(plain_rows(part, "trace_id", "bookmarked")):
                 if isinstance(row, Reject):
                     yield row
-                    cut = row.rule == "malformed_record" and bool(export.traces.spans)
-                    export.traces.cut_after = export.traces.spans[-1] if cut else None
                     continue
-                export.traces.cut_after = None
                 try:
                     reading = export.add(row, locator)
                 except RecursionError:

@@ -84,13 +84,10 @@ class MLflow:
         """One episode per agent invocation, session or trace, after what is skipped or set aside."""
         traces = Traces(self.name)
         seen: set[tuple[str, str]] = set()
-        for locator, row in source.records():
+        for locator, row in traces.watched(source.records()):
             if isinstance(row, Reject):
                 yield row
-                cut = row.rule == "malformed_record"
-                traces.cut_after = traces.spans[-1] if cut and traces.spans else None
                 continue
-            traces.cut_after = None
             try:
                 readings = _take(row, locator, traces, seen)
             except RecursionError:

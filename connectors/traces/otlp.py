@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from logforge.connectors.episodes import bad_record, text_or_none
+from logforge.connectors.episodes import bad_part, bad_record, text_or_none
 from logforge.connectors.records import Head, Source, at, canonical, excerpt
 from logforge.connectors.traces import (
     genai as genai_attributes,
@@ -28,9 +28,10 @@ from logforge.connectors.traces import (
     vercel as vercel_attributes,
 )
 from logforge.connectors.traces.attributes import Attributes, Found, otel_id, time_of
+from logforge.connectors.traces.envelopes import is_foreign
 from logforge.connectors.traces.episodes import Traces
 from logforge.connectors.traces.genai import Event
-from logforge.connectors.traces.leftovers import note_unread
+from logforge.connectors.traces.messages import undecided
 from logforge.connectors.traces.otlp_logs import LogRecords
 from logforge.connectors.traces.spans import Span
 from logforge.schemas import Duplicate, Reading, Reject, Skip
@@ -70,13 +71,10 @@ class Otlp:
         """One episode per agent invocation, conversation or trace, after what is skipped or set aside."""
         traces, logs = Traces(self.name), LogRecords()
         seen: dict[tuple[str, str], int] = {}
-        for locator, row in source.records():
+        for locator, row in traces.watched(source.records()):
             if isinstance(row, Reject):
                 yield row
-                cut = row.rule == "malformed_record"
-                traces.cut_after = traces.spans[-1] if cut and traces.spans else None
                 continue
-            traces.cut_after = None
             try:
                 if isinstance(row, dict) and any(isinstance(row.get(key), list) for key in otlp_logs.BATCH):
                     placed = [(b, at(locator, pointer)) for b, pointer in _listed(row, *otlp_logs.BATCH)]
@@ -241,3 +239,54 @@ def _what_went_wrong(
     raised = next((e.attributes.find("exception.message") for e in events if e.name == "exception"), None)
     found = raised or attributes.find("error.type")
     return (text_or_none(found.value), found.locator) if found else (None, locator)
+
+
+_KNOWN = re.compile(
+    r"(?:gen_ai|llm|openinference|ai|input|output|metadata|tag|session|user|service|server|http|url|telemetry|otel"
+    r"|error|exception|network|event|agent|graph|traceloop|logfire|langfuse|langsmith)(?:[._]|\Z)"
+)
+"""How the attributes begin that conventions name: they are read, or hold no message."""
+
+
+_TALKS = re.compile(r"(?:\A|[._])(?:content|messages?|tool_calls|prompt\.\d.*|completion\.\d.*)\Z")
+
+
+_SAYS = frozenset({"content", "message", "tool_calls", "body"})
+
+
+def note_unread(span: Span, attributes: Attributes, events: list[Event]) -> None:
+    """Add what may be the messages of a model's span, as messages that are not understood."""
+    if span.kind != "model":
+        return
+    whole = bool(span.heard and span.replies)
+    for key in attributes:
+        found = attributes.find(key)
+        if found is None or _KNOWN.match(key) or not _may_talk(key, found.value):
+            continue
+        if whole:
+            reason = "an attribute that is not understood"
+            span.rejects.append(bad_part(found.locator, reason, "unknown_part", found.value))
+        else:
+            _add(span, found.locator, {key: found.value})
+    if whole and not any(_is_message(event) for event in events):
+        return  # the messages stand in attributes: events are about other things
+    for event in events:
+        told = {key: event.attributes.get(key) for key in _SAYS if event.attributes.get(key)}
+        if event.body is not None:
+            told["body"] = event.body.value
+        if told and not event.name.startswith(("gen_ai.", "exception")):
+            _add(span, event.attributes.locator, told)
+
+
+def _is_message(event: Event) -> bool:
+    return event.name == "gen_ai.choice" or (
+        event.name.startswith("gen_ai.") and event.name.endswith(".message")
+    )
+
+
+def _may_talk(key: str, value: Any) -> bool:
+    return is_foreign(value) or (isinstance(value, str) and value != "" and bool(_TALKS.search(key)))
+
+
+def _add(span: Span, where: str, value: Any) -> None:
+    (span.replies if not span.replies else span.heard).append(undecided(where, value))

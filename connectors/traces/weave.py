@@ -58,12 +58,9 @@ class Weave:
         """One episode per agent's call, thread or trace, after what is skipped or set aside."""
         traces = Traces(self.name)
         seen: set[tuple[str, str]] = set()
-        for locator, row in source.records():
-            traces.cut_after = None
+        for locator, row in traces.watched(source.records()):
             if isinstance(row, Reject):
                 yield row
-                cut = row.rule == "malformed_record"
-                traces.cut_after = traces.spans[-1] if cut and traces.spans else None
                 continue
             try:
                 read = _call(row, locator)
