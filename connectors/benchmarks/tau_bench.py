@@ -6,11 +6,11 @@ are not unique across files, so an episode's identity is its whole record.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from logforge.connectors.benchmarks.tau_actions import writes_in
-from logforge.connectors.benchmarks.tau_names import Agent, agent_of
 from logforge.connectors.chat import add_messages
 from logforge.connectors.episodes import (
     EpisodeBuilder,
@@ -104,3 +104,48 @@ def _ending(row: dict[str, Any], info: dict[str, Any], builder: EpisodeBuilder) 
         handed_over = builder.last_action.startswith("transfer")
         return "terminal", "handed over to a human" if handed_over else "the environment ended it"
     return "terminal", "the user ended it"
+
+
+_RUN = re.compile(r"(?P<agent>.+?)-(?P<temperature>\d(?:\.\d+)?)_range_-?\d+-+\d+(?:_.*)?")
+
+
+_DOMAIN = re.compile(r"(?P<agent>.+?)-(?:airline|retail|telecom)(?:[._-].*)?")
+
+
+_STRATEGY = re.compile(r"(?:tool-calling|few-shot|react|act)-")
+
+
+_FAMILY = re.compile(
+    r"(?:^|-)(?P<model>(?:chatgpt|gpt|o1|o3|o4|claude|sonnet|haiku|opus|gemini|gemma|llama|meta-llama|mistral|mixtral"
+    r"|codestral|qwen|qwq|deepseek|grok|command|phi|nova|kimi|glm|granite|nemotron)(?![a-z])[\w.-]*)$",
+    re.IGNORECASE,
+)
+
+
+_NOBODY = "-none"
+
+
+class Agent(NamedTuple):
+    """Who decided, as far as the file's name tells."""
+
+    policy: str | None = None
+    model: str | None = None
+    temperature: float | None = None
+
+
+def agent_of(name: str) -> Agent:
+    """The agent in the name of a file of results; nothing where the name is of no form that has one.
+
+    The results do not say who played. The harness names a file `STRATEGY-MODEL-TEMPERATURE_range_…`; published ones are named
+    `MODEL-DOMAIN`.
+    """
+    stem = name.removesuffix(".gz").removesuffix(".json").removesuffix(".jsonl")
+    run = _RUN.fullmatch(stem)
+    placed = run or _DOMAIN.fullmatch(stem)
+    agent = placed["agent"] if placed else stem
+    family = _FAMILY.search(agent)
+    if not (placed or family or _STRATEGY.match(agent)):
+        return Agent()
+    policy = agent.removesuffix(_NOBODY) or None
+    model = family["model"] if family else None
+    return Agent(policy, model, float(run["temperature"]) if run else None)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logforge.connectors.benchmarks.tau_names import Agent, agent_of
+from logforge.connectors.benchmarks.tau_bench import Agent, agent_of
 from logforge.connectors.detection import detect
 from logforge.connectors.episodes.judgements import (
     SCORE_KEYS,
