@@ -87,7 +87,7 @@ class Tau2Bench:
         clock = {"started_at": micros(row.get("start_time")), "ended_at": micros(row.get("end_time"))}
         policy = world.get("policy")
         prompt = {"prompt_version": prompt_version(str(policy))} if policy else {}
-        talk.builder.rejects += contradicted(locator, outcome, writes_in(actions), talk.builder.calls)
+        talk.builder.rejects += contradicted(locator, outcome, lambda: writes_in(actions), talk.builder.calls)
         return talk.builder.finish(
             id=episode_id(self.name, native) if _is_uuid(native) else content_id(self.name, row),
             format=self.name,

@@ -61,12 +61,14 @@ class TauBench:
     def _episode(self, builder: EpisodeBuilder, row: dict[str, Any], locator: str, agent: Agent) -> Episode:
         info = row["info"] if isinstance(row.get("info"), dict) else {}
         task = info["task"] if isinstance(info.get("task"), dict) else {}
-        ending, reason = _ending(row, info, builder)
+        stop = failure_in(info, row)
+        ending, reason = _ending(row, info, builder, stop)
         told = read_outcome(row, locator, builder.rejects, success=(), score=("reward",)).judged()
         unjudged = "the environment gave no verdict" if _was_stopped(info) else None
-        outcome = told.void(failure_in(info, row) or unjudged)
-        writes = writes_in(task.get("actions"))
-        builder.rejects += contradicted(locator, outcome, writes, builder.calls)
+        outcome = told.void(stop or unjudged)
+        builder.rejects += contradicted(
+            locator, outcome, lambda: writes_in(task.get("actions")), builder.calls
+        )
         return builder.finish(
             id=content_id(self.name, row),
             format=self.name,
@@ -93,10 +95,12 @@ def _was_stopped(info: dict[str, Any]) -> bool:
     return "reward_info" in info and info["reward_info"] is None
 
 
-def _ending(row: dict[str, Any], info: dict[str, Any], builder: EpisodeBuilder) -> tuple[Ending, str]:
+def _ending(
+    row: dict[str, Any], info: dict[str, Any], builder: EpisodeBuilder, stop: str | None
+) -> tuple[Ending, str]:
     if row.get("reward") is None:
         return "truncated", "no reward"
-    if (stop := failure_in(info, row)) is not None:
+    if stop is not None:
         return "truncated", stop
     if _was_stopped(info):
         return "truncated", "step limit: the environment gave no verdict"

@@ -168,10 +168,10 @@ def _time(message: dict[str, Any]) -> int | None:
 
 def calls_of(message: dict[str, Any], where: str, rejects: list[Reject]) -> list[Call]:
     """The calls of an assistant message, of either style. What is no call goes to `rejects`."""
-    listed, pointer = _parsed(message.get("tool_calls"), at(where, "/tool_calls"))
-    legacy = message.get("function_call")
+    listed, legacy = message.get("tool_calls"), message.get("function_call")
     if not listed and not legacy:
         return []
+    listed, pointer = _parsed(listed, at(where, "/tool_calls"))
     calls: list[Call] = []
     if listed and not isinstance(listed, list):
         rejects.append(bad_part(pointer, "tool_calls is no list", "bad_tool_calls", listed))

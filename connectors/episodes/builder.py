@@ -121,8 +121,10 @@ class EpisodeBuilder(SetAside):
 
     def message(self, role: str, content: Any, locator: str, **more: Any) -> int:
         """Add what is no decision of the agent (system, developer, user): a text or the parts of one. Returns its position."""
-        self._settle()
-        self._early = {own: early for own, early in self._early.items() if is_unique(own)}
+        if self._nameless:
+            self._settle()
+        if self._early:
+            self._forget_early()
         text = self.words_in(content, locator, role == "assistant")
         if role == "user" and is_summary(text):
             role = "system"  # written by the program: context, and no word of a person
@@ -151,7 +153,8 @@ class EpisodeBuilder(SetAside):
         log says of the utterance (a label, say). `reward` is the whole turn's; so is `propensity`, which says nothing
         of a step where the turn decided several. Returns the message's position.
         """
-        self._settle()
+        if self._nameless:
+            self._settle()
         position, self.cut = len(self.messages), None
         content = self.words_in(content, locator, True)
         self.messages.append(Message(position, "assistant", content, locator, **more))
@@ -179,7 +182,8 @@ class EpisodeBuilder(SetAside):
             # what a turn earned is earned once, and known after its last call
             earned, chance = reward if call is calls[-1] else None, propensity if group is None else None
             self._call(call, position, group, locator, earned, chance)
-        self._take_early(calls)
+        if self._early:
+            self._take_early(calls)
         return position
 
     def unparsed(self, content: str, locator: str, **more: Any) -> int:
@@ -291,18 +295,22 @@ class EpisodeBuilder(SetAside):
 
     def _take_early(self, calls: list[Call]) -> None:
         """Results that a log has before their calls. A short id may be another call's, unless they stand side by side."""
-        for call in calls if self._early else ():
+        for call in calls:
             if (early := self._early.pop(call.call_id or "", None)) is not None:
                 orphan, told = early
                 self.rejects = [part for part in self.rejects if part is not orphan]
                 self.result(call.call_id, **told)
+        self._forget_early()
+
+    def _forget_early(self) -> None:
+        """A short id may be another call's: its result waits no longer than to what stands next to it."""
         self._early = {own: early for own, early in self._early.items() if is_unique(own)}
 
     def _settle(self) -> None:
         """After the results of a turn: those without a call id that could be of several different calls are set aside."""
         told, self._nameless = self._nameless, {}
         waiting = self._open.waiting
-        if not told or not waiting:
+        if not waiting:
             return
         gone: dict[int, list[int]] = {}
         for index, hint in told.items():

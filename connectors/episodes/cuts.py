@@ -24,6 +24,7 @@ _REASONS = (
     "incompleteDetails",
 )
 """Keys that say why a run, or a response of the model, stopped."""
+_ANY_REASON = frozenset(_REASONS)
 _INNER = ("type", "reason", "unified", "name", "value")
 """Where the word lies when the value is an object."""
 
@@ -84,6 +85,8 @@ def _words(value: Any) -> Iterator[str]:
 
 def stopped_by(message: dict[str, Any]) -> str | None:
     """Why a message of the agent, or a response, was cut off, as its own keys say; None when they do not."""
+    if _ANY_REASON.isdisjoint(message):
+        return None
     return next((why for key in _REASONS if key in message and (why := limit_met(message[key]))), None)
 
 

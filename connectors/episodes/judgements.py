@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from logforge.connectors.episodes.content import bad_part
@@ -225,9 +225,14 @@ def _unreadable(field: str, where: str, value: Any, numeric: bool) -> Reject:
     return bad_part(where, reason, "unreadable_outcome", value)
 
 
-def contradicted(where: str, outcome: Outcome, writes: Sequence[str], calls: int) -> list[Reject]:
-    """A mark on a success of which the log shows that it cannot be: the reference changes something, and nothing was called."""
-    if outcome.success is not True or not writes or calls:
+def contradicted(
+    where: str, outcome: Outcome, changes: Callable[[], Sequence[str]], calls: int
+) -> list[Reject]:
+    """A mark on a success of which the log shows that it cannot be: the reference changes something, and nothing was called.
+
+    `changes` names the actions of the reference that change something; it is asked for successes without a call alone.
+    """
+    if outcome.success is not True or calls or not (writes := changes()):
         return []
     reason = "a success without a call, though its reference has actions that change something"
     return [bad_part(where, reason, "contradicted_outcome", ", ".join(dict.fromkeys(writes)))]

@@ -38,11 +38,19 @@ def said_calls(text: str | None, offered: Collection[str] | None, where: str) ->
     `offered` are the names of the tools on offer, None where the log does not say; `where` is the place of the text. What
     stands in thinking (`<think>`) or behind a backtick calls nothing; what stands in a fence, nobody can tell.
     """
-    if not text or len(text) > _MAX_LENGTH:
+    if not text or len(text) > _MAX_LENGTH or not _may_call(text):
         return None
     whole = _whole(_answer_of(text), offered)
     found = whole if whole or not MARKS.search(text) else _marked(text)
     return None if found is None else [call._replace(locator=where) for call in found]
+
+
+def _may_call(text: str) -> bool:
+    """False for a text that holds no mark, thought or fence, and is no call as a whole either: nearly all are told at once."""
+    if "<" in text or "```" in text or "[TOOL_CALLS]" in text:
+        return True
+    body = text.strip()
+    return body[:1] in ("{", "[") or body[-1:] == ")"
 
 
 def _marked(body: str) -> list[Call] | None:
