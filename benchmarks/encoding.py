@@ -28,7 +28,7 @@ from benchmarks.measure import Result
 from logforge.dataset.actions.vocabulary import ActionSpace, seen_in
 from logforge.dataset.states.builder import StateBuilder
 from logforge.dataset.states.config import StateConfig
-from logforge.dataset.states.symbols import State, Turn
+from logforge.dataset.states.symbolic_state import State, Turn
 from logforge.schemas.episode import Episode
 from logforge.schemas.tables import EMBEDDINGS
 from logforge.shards.reader import load_shards

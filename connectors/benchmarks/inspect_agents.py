@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from logforge.connectors.benchmarks.inspect_talk import first_choice, listed, made_by
 from logforge.connectors.chat import message_name
-from logforge.connectors.episodes import Growing, object_or_empty, text_or_none
+from logforge.connectors.episodes import Continuations, object_or_empty, text_or_none
 from logforge.connectors.records import at
 
 _AGENTS = frozenset({"agent", "subtask"})
@@ -100,7 +100,7 @@ def agents_of(sample: dict[str, Any], locator: str) -> list[Agent]:
 
 
 def _talks(agent: Agent, pooled: list[Placed]) -> list[list[Asked]]:
-    growing: Growing[Asked] = Growing()
+    growing: Continuations[Asked] = Continuations()
     for event, where in agent.models:
         asked = _asked(event, where, pooled)
         names = [_name(message) for message, _ in asked.messages]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logforge.connectors.episodes import Growing, bad_part, content_id, episode_id, micros, reject
+from logforge.connectors.episodes import Continuations, bad_part, content_id, episode_id, micros, reject
 from logforge.connectors.records import NotJson, Source, at, loads
 from logforge.schemas import Duplicate, Reading, Reject
 
@@ -97,7 +97,7 @@ def read_exchanges(source: Source, api: Api) -> Iterator[Reading]:
 @dataclass
 class _Talks:
     api: Api
-    growing: Growing[Exchange] = field(default_factory=Growing)
+    growing: Continuations[Exchange] = field(default_factory=Continuations)
     seen: dict[str, int] = field(default_factory=dict)
     repeated: set[str] = field(default_factory=set)
     """Ids that the server gave to several responses: they name none."""

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
         read_content,
         text_or_none,
     )
+    from logforge.connectors.episodes.continuations import Continuations
     from logforge.connectors.episodes.cuts import cut_by, limit_met, stopped_by
     from logforge.connectors.episodes.decision_keys import INJECTED, keyed, with_decision_keys
     from logforge.connectors.episodes.feedback import Verdict, outcome_of, score_of
-    from logforge.connectors.episodes.growing import Growing
     from logforge.connectors.episodes.identity import (
         content_id,
         episode_id,
@@ -97,18 +97,19 @@ if TYPE_CHECKING:
 __all__ = [
     "CALL_BLOCKS", "ERROR_CLASSES", "FINISHING", "INJECTED", "KINDS", "RULE", "SCORE_KEYS",
     "SOFT_REFUSAL", "SUCCESS_KEYS", "TOOL_PREFIX", "UNKNOWN", "VOICE", "Absent", "Answer", "Answered",
-    "Call", "EpisodeBuilder", "Growing", "InnerList", "OpenCalls", "Outcome", "Parts", "Said", "Samples",
-    "Speech", "Text", "Transcript", "Unknown", "Verdict", "amount_of", "answer", "as_logged", "asks_user",
-    "bad_part", "bad_record", "bare_name", "classify_result", "close", "command_call", "content_id",
-    "contradicted", "cost_or_none", "count_or_none", "cut_by", "distinct_calls", "entry_keys",
-    "episode_id", "execute_calls", "failure_in", "fenced", "first_bool", "first_number", "first_text",
-    "first_user_text", "from_millis", "function_calls", "instance_task", "interface", "is_unique",
-    "is_uuid", "issue_in", "json_value", "keyed", "limit_met", "looks_like", "may_hold_call", "meant",
-    "micros", "names_call", "native_or_content", "object_or_empty", "outcome_of", "parse_arguments",
-    "part_text", "place_of", "prompt_suffix", "prompt_version", "read_content", "read_inner",
-    "read_keyed", "read_outcome", "read_reward", "read_rows", "read_table", "reject", "run_task",
-    "said_calls", "score_of", "stopped_by", "task_group", "text_of", "text_or_none", "tool_action",
-    "truth_of", "unknown_parts", "unread_calls", "unsaid", "unsupported", "with_decision_keys", "words_of",
+    "Call", "Continuations", "EpisodeBuilder", "InnerList", "OpenCalls", "Outcome", "Parts", "Said",
+    "Samples", "Speech", "Text", "Transcript", "Unknown", "Verdict", "amount_of", "answer", "as_logged",
+    "asks_user", "bad_part", "bad_record", "bare_name", "classify_result", "close", "command_call",
+    "content_id", "contradicted", "cost_or_none", "count_or_none", "cut_by", "distinct_calls",
+    "entry_keys", "episode_id", "execute_calls", "failure_in", "fenced", "first_bool", "first_number",
+    "first_text", "first_user_text", "from_millis", "function_calls", "instance_task", "interface",
+    "is_unique", "is_uuid", "issue_in", "json_value", "keyed", "limit_met", "looks_like", "may_hold_call",
+    "meant", "micros", "names_call", "native_or_content", "object_or_empty", "outcome_of",
+    "parse_arguments", "part_text", "place_of", "prompt_suffix", "prompt_version", "read_content",
+    "read_inner", "read_keyed", "read_outcome", "read_reward", "read_rows", "read_table", "reject",
+    "run_task", "said_calls", "score_of", "stopped_by", "task_group", "text_of", "text_or_none",
+    "tool_action", "truth_of", "unknown_parts", "unread_calls", "unsaid", "unsupported",
+    "with_decision_keys", "words_of",
 ]  # fmt: skip
 
 face(
@@ -117,10 +118,10 @@ face(
     builder="Call EpisodeBuilder distinct_calls",
     content="Answer CALL_BLOCKS Parts Speech Text bad_part bad_record cost_or_none count_or_none "
     "first_text from_millis micros object_or_empty place_of read_content text_or_none",
+    continuations="Continuations",
     cuts="cut_by limit_met stopped_by",
     decision_keys="INJECTED keyed with_decision_keys",
     feedback="Verdict outcome_of score_of",
-    growing="Growing",
     identity="content_id episode_id instance_task is_uuid issue_in native_or_content run_task task_group",
     judgements="Outcome SCORE_KEYS SUCCESS_KEYS UNKNOWN amount_of contradicted failure_in "
     "read_outcome read_reward truth_of",

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Growing(Generic[T]):
+class Continuations(Generic[T]):
     """Takes requests in the log's order. `chains` are the conversations, each the list of its requests."""
 
     chains: list[list[T]] = field(default_factory=list)

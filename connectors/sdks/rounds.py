@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from logforge.connectors.episodes import (
+    Continuations,
     EpisodeBuilder,
-    Growing,
     close,
     content_id,
     episode_id,
@@ -124,7 +124,7 @@ def read_rounds(source: Source, api: Api) -> Iterator[Reading]:
 @dataclass
 class _Log:
     api: Api
-    growing: Growing[Round] = field(default_factory=Growing)
+    growing: Continuations[Round] = field(default_factory=Continuations)
     by_id: dict[str, Round] = field(default_factory=dict)
     cut: bool = False
 

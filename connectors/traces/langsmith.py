@@ -13,8 +13,8 @@ import msgspec
 
 from logforge.connectors.chat import add_requested, message_name, offer_requested, thought_of
 from logforge.connectors.episodes import (
+    Continuations,
     EpisodeBuilder,
-    Growing,
     close,
     cost_or_none,
     count_or_none,
@@ -125,7 +125,7 @@ def _read_trace(trace: list[Run]) -> list[tuple[Reading, list[Run]]]:
     """The conversations of a trace. One below a tool's run is that of a sub-agent."""
     talks = [run for run in trace if run.kind == "llm" and messages_of(run)]
     talks = talks or [run for run in trace if messages_of(run)][:1]
-    growing: Growing[Run] = Growing()
+    growing: Continuations[Run] = Continuations()
     for run in talks:
         asked = [message_name(message) for message, _ in messages_of(run)]
         growing.add(asked, [message_name(message) for message, _ in answers_of(run)], run)

@@ -32,7 +32,14 @@ if TYPE_CHECKING:
     from logforge.core.progress import Tick, bar, printable, silent
     from logforge.core.ranking import auc, auc_estimates
     from logforge.core.report import BaseReport, Lines, each, noted, picked, plain, rest, text
-    from logforge.core.spool import Episodes, EpisodeSpool, RowSpool, SpoolFile, batches, some_at_a_time
+    from logforge.core.scratch_files import (
+        Episodes,
+        EpisodeSpool,
+        RowSpool,
+        SpoolFile,
+        batches,
+        some_at_a_time,
+    )
     from logforge.core.sql import (
         ALLOWED,
         CASTS,
@@ -78,7 +85,7 @@ face(
     progress="Tick bar printable silent",
     ranking="auc auc_estimates",
     report="BaseReport Lines each noted picked plain rest text",
-    spool="EpisodeSpool Episodes RowSpool SpoolFile batches some_at_a_time",
+    scratch_files="EpisodeSpool Episodes RowSpool SpoolFile batches some_at_a_time",
     sql="ALLOWED CASTS Expression FUNCTIONS Language first_line parse sandbox text_literal",
     stages="Scope from_all from_summary per per_bucket per_episode stage",
     stored_rows="ChosenRows Part StoredRows gather kept_rows",

@@ -1,6 +1,6 @@
 """Whether what a policy decides is like the policy: numbers, weights in memory, entropy, scores, repeated calls, support.
 
-Limits come from the policy's own card (logforge/learning/policies/habits.py): what it does in the states it was trained on. Corrupted memory shows in the
+Limits come from the policy's own card (logforge/learning/policies/typical_behaviour.py): what it does in the states it was trained on. Corrupted memory shows in the
 weights' hash to the bit; a fault elsewhere, or conversations unlike the dataset's, show in what is decided.
 """
 

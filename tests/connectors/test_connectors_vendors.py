@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from logforge.connectors.detection import detect, get
-from logforge.connectors.episodes.growing import Growing
+from logforge.connectors.episodes.continuations import Continuations
 from logforge.connectors.episodes.identity import episode_id
 from logforge.connectors.records.base import Source
 from logforge.ingestion import ingest
@@ -610,7 +610,7 @@ def test_interrupted_calls_and_orphan_results_in_anthropic_logs(tmp_path):
 
 
 def test_two_conversations_that_begin_alike_stay_two():
-    growing: Growing[int] = Growing()
+    growing: Continuations[int] = Continuations()
     growing.add(["hi"], ["hello"], 1)
     growing.add(["hi"], ["hello"], 2)
     growing.add(["hi", "hello", "x"], ["1"], 3)

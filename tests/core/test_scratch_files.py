@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.core import spool
-from logforge.core.spool import Episodes, EpisodeSpool, RowSpool, SpoolFile, batches
+from logforge.core import scratch_files
+from logforge.core.scratch_files import Episodes, EpisodeSpool, RowSpool, SpoolFile, batches
 from logforge.core.stored_rows import kept_rows
 from logforge.schemas.errors import StoreError
 from support.made_episodes import episodes, parallel_episode
@@ -19,7 +19,7 @@ from support.made_episodes import episodes, parallel_episode
 @given(st.lists(episodes(), min_size=1, max_size=4))
 @settings(max_examples=30)
 def test_episodes_come_back_equal_in_the_order_of_their_ids(made):
-    made = [spool.msgspec.structs.replace(e, episode_id=f"{n:02}") for n, e in enumerate(made)]
+    made = [scratch_files.msgspec.structs.replace(e, episode_id=f"{n:02}") for n, e in enumerate(made)]
     kept = EpisodeSpool()
     for episode in reversed(made):
         kept.add(episode)
@@ -34,11 +34,11 @@ def test_episodes_come_back_equal_in_the_order_of_their_ids(made):
 def test_what_is_read_along_changes_nothing_in_any_order_and_as_more_is_added(asked, ahead):
     kept, alone, made = EpisodeSpool(), {}, {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spool, "_BUFFER", ahead)
+        patch.setattr(scratch_files, "_BUFFER", ahead)
         for number, name in enumerate(f"{n:02}" for n in asked):
             if name not in made:
                 made[name] = parallel_episode(name=f"{name}/{'x' * number}")
-                made[name] = spool.msgspec.structs.replace(made[name], episode_id=name)
+                made[name] = scratch_files.msgspec.structs.replace(made[name], episode_id=name)
                 kept.add(made[name])
                 own = EpisodeSpool()
                 own.add(made[name])
@@ -53,11 +53,11 @@ def test_pieces_hold_no_more_than_they_may(monkeypatch):
     for name in names:
         kept.add(parallel_episode(name=name))
     ids = [e.episode_id for e in Episodes(kept, kept._places)]
-    monkeypatch.setattr(spool, "TOGETHER", 4)
+    monkeypatch.setattr(scratch_files, "TOGETHER", 4)
     pieces = list(Episodes(kept, ids).pieces())
     assert [len(piece) for piece in pieces] == [4, 4, 2]
     assert [e.episode_id for piece in pieces for e in piece] == sorted(ids)
-    monkeypatch.setattr(spool, "TOGETHER_BYTES", 1)
+    monkeypatch.setattr(scratch_files, "TOGETHER_BYTES", 1)
     assert [len(piece) for piece in Episodes(kept, ids).pieces()] == [1] * 10, "a longer one is alone"
 
 
@@ -118,7 +118,7 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(StoreError, match="No space left"):
-        file.append(bytes(spool._BUFFER + 1))
+        file.append(bytes(scratch_files._BUFFER + 1))
 
 
 def test_batches_keep_order_and_size():

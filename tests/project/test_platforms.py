@@ -87,7 +87,7 @@ def test_what_does_not_work_says_so(made):
     code = """
 from logforge.schemas.errors import StoreError
 from logforge.store.store import Store
-from logforge.core.spool import SpoolFile
+from logforge.core.scratch_files import SpoolFile
 def spool():
     SpoolFile().put(0, b"")
 for call in (lambda: Store(sys.argv[1]), lambda: Store(sys.argv[1], read_only=True), spool):

@@ -17,8 +17,8 @@ from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.ingestion.pipeline import ingest
 from logforge.learning.policies.bundle import Decision, PolicyBundle, load_policy
 from logforge.learning.policies.card import Habits, Range
-from logforge.learning.policies.habits import habits_of
 from logforge.learning.policies.layers import Layer
+from logforge.learning.policies.typical_behaviour import habits_of
 from logforge.learning.training.pipeline import train
 from logforge.serving.plausibility import AT_LEAST, CHANCE, WINDOW, Doubt, Watch, at_least
 from logforge.shards.reader import Shard, load_shards

@@ -18,7 +18,7 @@ from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.dataset.states.builder import State, StateBuilder
 from logforge.dataset.states.config import StateConfig
 from logforge.dataset.states.events import Answered, Decided, events_of
-from logforge.dataset.states.symbols import PENDING, GroupCall
+from logforge.dataset.states.symbolic_state import PENDING, GroupCall
 from logforge.ingestion.hygiene.live import Heard
 from logforge.ingestion.hygiene.pipeline import Hygiene
 from logforge.ingestion.hygiene.redaction import Redaction

@@ -13,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from logforge.core import spool
+from logforge.core import scratch_files
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.forgetting.pipeline import forget
 from logforge.ingestion import batches, rounds
@@ -98,7 +98,7 @@ def _forget(path: Path, user: str, aim: tuple[str, float, int]) -> None:
 
 
 def _build(path: Path, reward: Path, out: Path, delay: float) -> None:
-    spool.TOGETHER = 4  # many commits to be killed between
+    scratch_files.TOGETHER = 4  # many commits to be killed between
     _die(delay)
     with open_store(path) as store:
         build_dataset(store, reward, name="d", out=out, config=BuildConfig(encoder="hashing", text_size=8))

@@ -1,6 +1,6 @@
 """Builds a dataset from the store: a chain of stages, each a function of what the one before it made.
 
-Episodes and observations lie in scratch files beside the dataset (logforge/core/spool.py); in memory are rows without texts, and some episodes
+Episodes and observations lie in scratch files beside the dataset (logforge/core/scratch_files.py); in memory are rows without texts, and some episodes
 at a time. `logforge.core.stages.steps_of` tells of each stage which of its steps see one episode and which see all.
 """
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         prove,
         read_golden,
     )
-    from logforge.dataset.states.symbols import State, canonical_key, state_key
+    from logforge.dataset.states.symbolic_state import State, canonical_key, state_key
     from logforge.dataset.states.text import TEMPLATE, parse_state, state_text
     from logforge.dataset.states.tool_history import history_ids
 
@@ -45,7 +45,7 @@ face(
     fold="Knowledge",
     goal_summary="SUMMARIES",
     golden="GOLDEN_FILE GoldenState digests golden_file golden_of of_episodes prove read_golden",
-    symbols="State canonical_key state_key",
+    symbolic_state="State canonical_key state_key",
     text="TEMPLATE parse_state state_text",
     tool_history="history_ids",
 )

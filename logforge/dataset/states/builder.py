@@ -1,6 +1,6 @@
 """The one StateBuilder, used to build datasets and to serve: episodes to symbols, symbols to vectors.
 
-Symbols and keys are in logforge/dataset/states/symbols.py, the columns of a vector in logforge/dataset/states/features.py.
+Symbols and keys are in logforge/dataset/states/symbolic_state.py, the columns of a vector in logforge/dataset/states/features.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logforge.dataset.states.config import BLOCKS, StateConfig
 from logforge.dataset.states.features import Block
 from logforge.dataset.states.fold import states_of
 from logforge.dataset.states.memory_features import memory_block
-from logforge.dataset.states.symbols import State, canonical_key, state_key
+from logforge.dataset.states.symbolic_state import State, canonical_key, state_key
 from logforge.schemas import Episode, FeatureSlice, Mismatch
 from logforge.texts import TextVectors, is_blank
 

@@ -17,7 +17,7 @@ from logforge.connectors.episodes import ERROR_CLASSES, SOFT_REFUSAL
 from logforge.dataset.states.goal_summary import WHOLE, goal_of
 from logforge.dataset.states.json_facts import ARGUMENT_COLUMNS, argument_digest
 from logforge.dataset.states.memory import PENDING
-from logforge.dataset.states.symbols import State
+from logforge.dataset.states.symbolic_state import State
 from logforge.schemas import RESULT_STATUSES, UnknownName, Vocabulary
 from logforge.texts import TextVectors
 

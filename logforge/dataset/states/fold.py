@@ -12,7 +12,7 @@ from typing import Any
 
 from logforge.dataset.states.events import Answered, Decided, Said, events_of
 from logforge.dataset.states.memory import FAILURES, PENDING, EpisodeMemory
-from logforge.dataset.states.symbols import GroupCall, PastCall, State, Turn
+from logforge.dataset.states.symbolic_state import GroupCall, PastCall, State, Turn
 from logforge.schemas import Episode, UsageError
 
 

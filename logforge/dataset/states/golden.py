@@ -19,7 +19,7 @@ import numpy.typing as npt
 import xxhash
 
 from logforge.dataset.states.builder import StateBuilder
-from logforge.dataset.states.symbols import State
+from logforge.dataset.states.symbolic_state import State
 from logforge.schemas import Episode, InputError, Manifest, Mismatch
 from logforge.texts import Encoder, Pca, TextVectors, embed
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from logforge.dataset.states.features import F32, Block, Field
 from logforge.dataset.states.json_facts import fact_columns
 from logforge.dataset.states.memory import FAILURES
-from logforge.dataset.states.symbols import State
+from logforge.dataset.states.symbolic_state import State
 from logforge.schemas import Vocabulary
 from logforge.texts import TextVectors
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Never, TypeVar
 
 from logforge.dataset.states.memory import Memory, Remembered
-from logforge.dataset.states.symbols import GroupCall, PastCall, State, Turn
+from logforge.dataset.states.symbolic_state import GroupCall, PastCall, State, Turn
 from logforge.schemas import InputError, Mismatch
 
 TEMPLATE: Final = "logforge-state/1"

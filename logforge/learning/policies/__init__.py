@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from logforge.learning.policies.bundle import CARD, Decision, PolicyBundle, load_policy, served_files
     from logforge.learning.policies.card import Golden, PolicyCard, Range, ScoreKind, features_of
     from logforge.learning.policies.description import about
-    from logforge.learning.policies.habits import entropies, habits_of, playable
     from logforge.learning.policies.layers import FISHER, TEMPLATE, Layer, Layers
     from logforge.learning.policies.networks import (
         Network,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         run_data,
     )
     from logforge.learning.policies.side_inputs import SideInputs, check_vectors
+    from logforge.learning.policies.typical_behaviour import entropies, habits_of, playable
 
 __all__ = [
     "BC", "BC_SUCCESS", "CARD", "FISHER", "METRICS_FILE", "RUN_FILE", "RUN_VERSION", "TEMPLATE",
@@ -47,11 +47,11 @@ face(
     bundle="CARD Decision PolicyBundle load_policy served_files",
     card="Golden PolicyCard Range ScoreKind features_of",
     description="about",
-    habits="entropies habits_of playable",
     layers="FISHER Layer Layers TEMPLATE",
     networks="Network forward linear make_network member_layers stacked trunk",
     new_actions="with_actions",
     onnx="export_onnx",
     runs="BC BC_SUCCESS METRICS_FILE RUN_FILE RUN_VERSION read_run run_data",
     side_inputs="SideInputs check_vectors",
+    typical_behaviour="entropies habits_of playable",
 )

@@ -6,7 +6,7 @@
              the batch (as distillation does: Rusu et al. 2016, Li and Hoiem 2017)
     replay   a share of each batch drawn from the earlier dataset
 
-A coefficient of 0 leaves training as it is without. What has grown since (growth.py) begins fresh: new actions have rows of
+A coefficient of 0 leaves training as it is without. What has grown since (vocabulary_growth.py) begins fresh: new actions have rows of
 their own, new columns weigh nothing.
 """
 
@@ -35,7 +35,7 @@ from logforge.learning.policies import (
 )
 from logforge.learning.training.config import TrainConfig
 from logforge.learning.training.experience import Drawn, Mixed, Replay, succeeded
-from logforge.learning.training.growth import Growth
+from logforge.learning.training.vocabulary_growth import Growth
 from logforge.rewards import possible_returns, returns_to_go
 from logforge.schemas import ArgumentTemplate, Manifest, Mismatch, UsageError
 from logforge.shards import Shard, load_shards, read_manifest

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logforge.core import StoredRows
-from logforge.learning.training.growth import Growth
+from logforge.learning.training.vocabulary_growth import Growth
 from logforge.shards import SplitArrays
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logforge.core.spool import RowSpool
+from logforge.core.scratch_files import RowSpool
 from logforge.dataset.build.state_rows import StateRows
 from logforge.schemas.errors import Mismatch
 

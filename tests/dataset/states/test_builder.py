@@ -18,7 +18,7 @@ from logforge.connectors.episodes.outcome import ERROR_CLASSES
 from logforge.dataset.states.builder import State, StateBuilder
 from logforge.dataset.states.config import BLOCKS, StateConfig
 from logforge.dataset.states.features import STATUSES
-from logforge.dataset.states.symbols import GroupCall, PastCall, Turn
+from logforge.dataset.states.symbolic_state import GroupCall, PastCall, Turn
 from logforge.dataset.states.tool_history import NO_CALL, history_ids
 from logforge.schemas.episode import Episode
 from logforge.schemas.errors import Mismatch, UnknownName, UsageError

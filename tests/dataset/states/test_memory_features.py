@@ -9,7 +9,7 @@ import pytest
 
 from logforge.dataset.states.memory import Memory, Remembered
 from logforge.dataset.states.memory_features import memory_block
-from logforge.dataset.states.symbols import State
+from logforge.dataset.states.symbolic_state import State
 from logforge.schemas.manifest import Vocabulary
 from logforge.texts.encoders import TextVectors
 

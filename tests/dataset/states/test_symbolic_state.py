@@ -15,7 +15,7 @@ from logforge.dataset.actions.vocabulary import ActionSpace
 from logforge.dataset.states.builder import State, StateBuilder, canonical_key, state_key
 from logforge.dataset.states.config import StateConfig
 from logforge.dataset.states.memory import Memory
-from logforge.dataset.states.symbols import PENDING, GroupCall, PastCall, Turn
+from logforge.dataset.states.symbolic_state import PENDING, GroupCall, PastCall, Turn
 from logforge.schemas.episode import Episode
 from support.made_episodes import (
     T0,

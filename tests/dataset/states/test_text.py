@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logforge.dataset.states.memory import Memory, Remembered
-from logforge.dataset.states.symbols import GroupCall, PastCall, State, Turn
+from logforge.dataset.states.symbolic_state import GroupCall, PastCall, State, Turn
 from logforge.dataset.states.text import TEMPLATE, parse_state, state_text
 from logforge.schemas.errors import InputError, Mismatch
 from support.made_episodes import episodes, parallel_episode, real_episodes, state_builder

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from logforge.learning.policies.bundle import PolicyBundle, load_policy
 from logforge.learning.policies.card import Range
-from logforge.learning.policies.habits import entropies, habits_of, playable
+from logforge.learning.policies.typical_behaviour import entropies, habits_of, playable
 from logforge.schemas.errors import UsageError
 from support.made_arrays import VOCABULARY, altered, episode_kinds, make
 from support.made_habits import A, made

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logforge.learning.policies.layers import Layer, outputs
-from logforge.learning.training.growth import Growth
+from logforge.learning.training.vocabulary_growth import Growth
 from logforge.schemas.errors import Mismatch
 from logforge.schemas.manifest import EncoderRef, FeatureSlice, Vocabulary
 from support import made_tasks as tasks
