@@ -169,7 +169,7 @@ class MissingExtra(LogforgeError):
     usual_rule = "missing_extra"
 
     def __init__(self, need: str, extra: str) -> None:
-        remedy = f'pip install "logforge[{extra}]"'
+        remedy = f'pip install "logforge-rl[{extra}]"'
         super().__init__(f"{need} needs an optional dependency", remedy=remedy, joint=": ")
         self.need, self.extra = need, extra
 

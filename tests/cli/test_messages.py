@@ -286,7 +286,7 @@ def test_a_missing_extra_of_a_connector(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
     with_method(archive(folder / "x.eval", members(document("inspect_json/cases.json"))), 93)
     said = told(folder, Case("ingest x.eval", then="quarantine --list"))
-    assert 'pip install "logforge[inspect]"' in " ".join(said.split())
+    assert 'pip install "logforge-rl[inspect]"' in " ".join(said.split())
     compare("missing_extra_of_a_connector", said)
 
 

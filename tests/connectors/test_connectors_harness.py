@@ -462,7 +462,7 @@ def test_inspect_zstd_without_the_extra_says_what_to_install(tmp_path, monkeypat
     assert [claim.connector.name for claim in detect(path)] == ["inspect_eval"]
     (reject,) = read(path, "inspect_eval")
     assert (reject.rule, reject.records, reject.level) == ("missing_extra", 11, "record")
-    assert 'pip install "logforge[inspect]"' in reject.reason
+    assert 'pip install "logforge-rl[inspect]"' in reject.reason
 
 
 def test_inspect_an_unknown_compression_is_a_reject_for_each_sample(tmp_path, monkeypatch):

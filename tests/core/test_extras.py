@@ -12,7 +12,7 @@ def test_what_is_installed_is_imported():
 
 
 def test_what_is_missing_is_asked_for_by_its_pip_command():
-    with pytest.raises(MissingExtra, match=r'pip install "logforge\[train\]"') as caught:
+    with pytest.raises(MissingExtra, match=r'pip install "logforge-rl\[train\]"') as caught:
         optional.need("no_such_library.part", "train")
     assert (caught.value.need, caught.value.extra, caught.value.exit_code) == ("no_such_library", "train", 3)
 

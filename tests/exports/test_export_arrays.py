@@ -85,8 +85,10 @@ def test_rlds_in_many_row_groups_is_the_same(dataset, tmp_path, monkeypatch):
 @pytest.fixture
 def minari():
     pytest.importorskip("h5py")
-    pytest.importorskip("PIL", reason="Minari's HDF5 storage imports pillow: pip install 'logforge[minari]'")
-    return pytest.importorskip("minari", reason="pip install 'logforge[minari]'")
+    pytest.importorskip(
+        "PIL", reason="Minari's HDF5 storage imports pillow: pip install 'logforge-rl[minari]'"
+    )
+    return pytest.importorskip("minari", reason="pip install 'logforge-rl[minari]'")
 
 
 def test_minari_loads_every_episode_with_its_spaces(minari, dataset, tmp_path):
@@ -127,7 +129,7 @@ def test_a_folder_that_is_no_minari_id_is_refused_with_one_that_is(dataset, tmp_
 
 def test_without_the_extra_the_pip_command_is_told(dataset, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "minari", None)
-    with pytest.raises(MissingExtra, match=r'pip install "logforge\[minari\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install "logforge-rl\[minari\]"'):
         export(dataset, "minari", tmp_path / "made-v0")
     assert not (tmp_path / "made-v0").exists()
 

@@ -361,7 +361,7 @@ def test_without_d3rlpy_the_extra_is_named(dataset, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "d3rlpy", None)
     optional.import_d3rlpy.cache_clear()
     try:
-        with pytest.raises(MissingExtra, match=r'pip install "logforge\[train\]"'):
+        with pytest.raises(MissingExtra, match=r'pip install "logforge-rl\[train\]"'):
             run(dataset, tmp_path / "run", backend="d3rlpy")
     finally:
         optional.import_d3rlpy.cache_clear()
