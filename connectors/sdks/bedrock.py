@@ -262,7 +262,10 @@ def _build(builder: EpisodeBuilder, chain: list[Round], told: Told) -> None:
         more = {"created_at": round.time, "model": told.model}
         more |= _tokens(object_or_empty(round.response.get("usage")))
         for message, where in round.given:
-            _add_message(builder, {"role": "assistant"} | message, where, more)
+            if message.get("role", "assistant") == "assistant":
+                _add_message(builder, {"role": "assistant"} | message, where, more)
+            else:
+                builder.unknown(where, message, decides=True)
     told.stop = first_text(last.response, "stopReason")
     if not last.given:
         told.cut = "the request has no answer"
