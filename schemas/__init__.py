@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         SplitSummary,
         Vocabulary,
         digest,
+        unsafe_file_names,
     )
     from logforge.schemas.reward import Detectors, Place, RewardSpec, Term, problem_at
     from logforge.schemas.reward_columns import COLUMNS, KNOWN
@@ -99,7 +100,7 @@ __all__ = [
     "MissingExtra", "ObservationDtype", "Place", "Problem", "Reading", "Reject", "ResultStatus",
     "RewardSpec", "SideNames", "Skip", "SourceKind", "SourceRef", "SpecError", "SplitSummary", "Step",
     "StepKind", "StoreError", "Table", "Term", "UnknownName", "UsageError", "Vocabulary", "digest",
-    "episode", "faults", "meaning_of", "parse", "problem_at", "remedy_of",
+    "episode", "faults", "meaning_of", "parse", "problem_at", "remedy_of", "unsafe_file_names",
 ]  # fmt: skip
 
 face(
@@ -109,7 +110,8 @@ face(
     errors="CheckFailed InputError LogforgeError Mismatch MissingExtra Problem SpecError "
     "StoreError UnknownName UsageError",
     manifest="ArgumentTemplate DataContract EncoderRef FeatureSlice INVALID Manifest OTHER "
-    "ObservationDtype SideNames SourceRef SplitSummary Vocabulary digest",
+    "ObservationDtype SideNames SourceRef SplitSummary Vocabulary digest "
+    "unsafe_file_names",
     reward="Detectors Place RewardSpec Term problem_at",
     reward_columns="COLUMNS KNOWN",
     reward_faults="faults",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -320,6 +321,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return manifest
 
     def _problems(self) -> Iterator[Problem]:
+        yield from unsafe_file_names([*self.checksums, *self.splits])
         if not self.dataset:
             yield Problem("no name", field="dataset")
         if not 0 <= self.gamma <= 1:
@@ -333,6 +335,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             yield Problem(f"JSON cannot hold it: {error}", field="config")
         yield from _layout_problems(self.layout, self.observation_size)
 
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*", re.ASCII)
+"""No part begins with a dot; no backslash, colon, blank or control character."""
 
 _IDENTITY = (
     "schema_version", "actions", "action_aliases", "argument_templates", "argument_numbers", "behaviour_policies", "layout",
@@ -361,6 +366,13 @@ def digest(value: object) -> str:
 
 def _text(value: object, indent: int | None = None) -> str:
     return json.dumps(value, sort_keys=True, indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def unsafe_file_names(names: Iterable[str]) -> Iterator[Problem]:
+    """Names of files in a folder that lead, or may lead, out of it, or that some system takes for something else."""
+    for name in names:
+        if not _FILE_NAME.fullmatch(name):
+            yield Problem(f"{name!r} is no plain name of a file in its folder", rule="unsafe_file_name")
 
 
 def _layout_problems(layout: tuple[FeatureSlice, ...], size: int) -> Iterator[Problem]:

@@ -97,7 +97,7 @@ def _as_ours(error: click.ClickException) -> UsageError:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="logforge")
+@click.version_option(package_name="logforge-rl", prog_name="logforge")
 def main() -> None:
     """Turn raw LLM-agent logs into offline-RL datasets and a measured tool-choice controller.
 

@@ -10,7 +10,14 @@ if TYPE_CHECKING:
     from logforge.core import extras, intervals, sql, types
     from logforge.core.endpoint import ChatEndpoint, Declined, Endpoint, Reply, Unavailable, check_url, wait_s
     from logforge.core.extras import import_d3rlpy, need, one_thread
-    from logforge.core.files import refuse_foreign, replaced_file, replaced_folder, replacing, sync
+    from logforge.core.files import (
+        plain_file,
+        refuse_foreign,
+        replaced_file,
+        replaced_folder,
+        replacing,
+        sync,
+    )
     from logforge.core.frames import POLARS_TYPES, Tables, concat, episodes_of, rows_table, tables_of
     from logforge.core.hash_counts import Tally, places_in
     from logforge.core.intervals import (
@@ -65,17 +72,17 @@ __all__ = [
     "bracketed", "check_url", "concat", "cut", "difference", "each", "ending", "episodes_of", "extras",
     "first_line", "fit", "from_all", "from_summary", "gather", "import_d3rlpy", "interval", "intervals",
     "kept_rows", "listed", "need", "not_on_windows", "noted", "one_thread", "option", "parse",
-    "peak_megabytes", "per", "per_bucket", "per_episode", "picked", "places_in", "plain", "plural",
-    "pooled", "printable", "refuse_foreign", "replaced_file", "replaced_folder", "replacing", "resamples",
-    "rest", "rows_table", "sandbox", "share", "silent", "some_at_a_time", "sql", "stage", "sync", "table",
-    "tables_of", "text", "text_literal", "told", "types", "wait_s", "within",
+    "peak_megabytes", "per", "per_bucket", "per_episode", "picked", "places_in", "plain", "plain_file",
+    "plural", "pooled", "printable", "refuse_foreign", "replaced_file", "replaced_folder", "replacing",
+    "resamples", "rest", "rows_table", "sandbox", "share", "silent", "some_at_a_time", "sql", "stage",
+    "sync", "table", "tables_of", "text", "text_literal", "told", "types", "wait_s", "within",
 ]  # fmt: skip
 
 face(
     __name__,
     endpoint="ChatEndpoint Declined Endpoint Reply Unavailable check_url wait_s",
     extras="import_d3rlpy need one_thread",
-    files="refuse_foreign replaced_file replaced_folder replacing sync",
+    files="plain_file refuse_foreign replaced_file replaced_folder replacing sync",
     frames="POLARS_TYPES Tables concat episodes_of rows_table tables_of",
     hash_counts="Tally places_in",
     intervals="Estimate MIN_EPISODES Noise Span bootstrap_mean bracketed difference interval "

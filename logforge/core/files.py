@@ -9,10 +9,10 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from logforge.core.platforms import lock
-from logforge.schemas import StoreError, UsageError
+from logforge.schemas import InputError, StoreError, UsageError
 
 _ROOM = "look whether the folder may be written and the disk has room"
 
@@ -27,6 +27,25 @@ def refuse_foreign(folder: Path, mark: str, what: str) -> None:
         raise UsageError(f"{folder} holds something that is not {what}", "name another folder")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", "name a folder")
+
+
+def plain_file(folder: Path, name: str) -> Path:
+    """The path of `name` in a folder that someone else may have made. A file that is not there is left to the caller.
+
+    Raises InputError where the file, or a folder on the way to it, is a link, and for anything but a plain file: a link would read
+    another file of this machine, a pipe would never end.
+    """
+    place = folder
+    for part in PurePath(name).parts:
+        place /= part
+        if place.is_symlink():
+            remedy = f"copy the folder with what its links lead to, if you trust it: cp -rL {folder} COPY"
+            raise InputError(
+                str(place), "a link, where a plain file is asked for", remedy=remedy, rule="linked_file"
+            )
+    if place.exists() and not place.is_file():
+        raise InputError(str(place), "not a plain file", remedy="make the folder again", rule="linked_file")
+    return place
 
 
 @contextmanager

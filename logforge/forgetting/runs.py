@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import xxhash
 
-from logforge.core import replaced_folder
+from logforge.core import plain_file, replaced_folder
 from logforge.dataset.states import GOLDEN_FILE, digests, golden_file, of_episodes, read_golden
 from logforge.forgetting.report import RunLoss
 from logforge.learning.policies import CARD, PolicyBundle, load_policy
@@ -51,7 +51,7 @@ def drop_from_runs(
 
 
 def _dropped(folder: Path, gone: Callable[[str], bool], dry_run: bool) -> Iterator[RunLoss]:
-    golden = read_golden((folder / GOLDEN_FILE).read_bytes(), str(folder / GOLDEN_FILE))
+    golden = read_golden(plain_file(folder, GOLDEN_FILE).read_bytes(), str(folder / GOLDEN_FILE))
     kept = {one.episode_id for one in golden if not gone(one.episode_id)}
     left = of_episodes(golden, kept)
     if len(left) == len(golden):
@@ -74,5 +74,5 @@ def _dropped(folder: Path, gone: Callable[[str], bool], dry_run: bool) -> Iterat
 def _save(bundle: PolicyBundle, folder: Path) -> None:
     """In place of what is there, with whatever else lies beside it."""
     with replaced_folder(folder) as fresh:
-        shutil.copytree(folder, fresh, dirs_exist_ok=True)
+        shutil.copytree(folder, fresh, symlinks=True, dirs_exist_ok=True)
         bundle.save(fresh)

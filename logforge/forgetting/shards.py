@@ -16,7 +16,15 @@ from logforge.dataset.states import GOLDEN_FILE, digests, golden_file, of_episod
 from logforge.dataset.weights import STAGES_FILE, without
 from logforge.forgetting.report import DatasetLoss
 from logforge.schemas import Manifest, Mismatch, SourceRef
-from logforge.shards import MANIFEST, PART_BYTES, SPLITS, load_shards, read_manifest, write_dataset
+from logforge.shards import (
+    MANIFEST,
+    PART_BYTES,
+    SPLITS,
+    check_files,
+    load_shards,
+    read_manifest,
+    write_dataset,
+)
 from logforge.store import Store
 
 _REMEDY = "build it again, or delete its folder, and then forget"
@@ -130,9 +138,9 @@ def _rewrite(
         forgotten=manifest.forgotten + before - after,
         replaces=manifest.hash,
     )
-    extra = {
-        name: (folder / name).read_bytes() for name in manifest.checksums if name.split("/")[0] not in SPLITS
-    }
+    beside = [name for name in manifest.checksums if name.split("/")[0] not in SPLITS]
+    check_files(folder, manifest, beside)
+    extra = {name: (folder / name).read_bytes() for name in beside}
     if STAGES_FILE in extra:
         extra[STAGES_FILE] = without(extra[STAGES_FILE], stays)
     if GOLDEN_FILE in extra:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logforge.core import import_d3rlpy, need
+from logforge.core import import_d3rlpy, need, plain_file
 from logforge.schemas import InputError, Manifest, Mismatch, UsageError
 from logforge.shards.arrays import EpisodeArrays
 from logforge.shards.batches import Array
@@ -38,7 +38,9 @@ def load_mdp_dataset(path: str | Path) -> ReplayBuffer:
     manifest_file = manifest_beside(file)
     if not file.is_file() or not manifest_file.is_file():
         raise UsageError(f"{file} and {manifest_file.name} are not both there", "make them: logforge export")
-    manifest = Manifest.from_json(manifest_file.read_bytes(), str(manifest_file))
+    manifest = Manifest.from_json(
+        plain_file(file.parent, manifest_file.name).read_bytes(), str(manifest_file)
+    )
     episodes, origin, split = _read_hdf5(file)
     if origin != manifest.hash or split not in manifest.splits:
         raise Mismatch(f"{file}: dataset", manifest.hash, f"{origin} {split}", "export it again")

@@ -15,7 +15,7 @@ import numpy as np
 import xxhash
 from numpy.typing import DTypeLike, NDArray
 
-from logforge.core import StoredRows
+from logforge.core import StoredRows, plain_file
 from logforge.schemas import CheckFailed, InputError, Mismatch, Problem, UsageError
 
 PCA_FILE: Final = "encoder/pca.npz"
@@ -122,7 +122,9 @@ def map_rows(folder: Path, files: list[str], dtype: np.dtype[Any], stored: str) 
 def _map(folder: Path, name: str) -> NDArray[Any]:
     try:
         # A plain view of the map: slicing np.memmap itself costs several times as much.
-        array: NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+        array: NDArray[Any] = np.load(plain_file(folder, name), mmap_mode="r", allow_pickle=False).view(
+            np.ndarray
+        )
         return array
     except FileNotFoundError:
         raise Mismatch(f"{folder / name}: file", "one", "none", _AGAIN) from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from logforge.core import plain_file
 from logforge.schemas import CheckFailed, DataContract, Manifest, Mismatch, UnknownName, UsageError
 from logforge.shards.array_rules import check_arrays, shapes
 from logforge.shards.arrays import ARRAYS, EpisodeArrays, SplitArrays
@@ -112,7 +113,7 @@ def load_shards(
 
 def read_manifest(folder: str | Path) -> Manifest:
     """The manifest of a dataset folder."""
-    file = Path(folder) / MANIFEST
+    file = plain_file(Path(folder), MANIFEST)
     if not file.is_file():
         raise UsageError(f"no dataset in {folder}", _where_else(Path(folder)))
     return Manifest.from_json(file.read_bytes(), str(file))
@@ -141,7 +142,7 @@ def action_vectors(folder: str | Path, manifest: Manifest) -> NDArray[np.float32
 def check_files(folder: str | Path, manifest: Manifest, names: Iterable[str] | None = None) -> None:
     """Hold files against the manifest's checksums: those named, or all it knows."""
     for name in manifest.checksums if names is None else names:
-        file = Path(folder) / name
+        file = plain_file(Path(folder), name)
         found = checksum(file) if file.is_file() else "no such file"
         if found != manifest.checksums.get(name):
             expected = manifest.checksums.get(name, "no such file")

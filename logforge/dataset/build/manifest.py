@@ -19,7 +19,7 @@ from logforge.store import Store
 from logforge.texts import Encoder, Pca
 
 PACKAGES = (
-    "logforge",
+    "logforge-rl",
     "numpy",
     "onnxruntime",
     "scikit-learn",

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from logforge.core import Float32Array, each, need
+from logforge.core import Float32Array, each, need, plain_file
 from logforge.learning.policies.card import BUNDLE_VERSION, WEIGHTS, Golden, PolicyCard
 from logforge.learning.policies.layers import (
     ACTS,
@@ -40,11 +40,13 @@ from logforge.learning.policies.layers import (
 )
 from logforge.learning.policies.side_inputs import SideInputs
 from logforge.schemas import InputError, Manifest, Mismatch, UsageError, Vocabulary
-from logforge.shards import ACTIONS_FILE, MANIFEST, Shard
+from logforge.shards import ACTIONS_FILE, MANIFEST, PCA_FILE, Shard, check_files
 
 __all__ = ["BUNDLE_VERSION", "Decision", "Golden", "Layer", "PolicyBundle", "PolicyCard", "load_policy"]
 
 CARD: Final = "bundle.json"
+SERVED: Final = (ACTIONS_FILE, PCA_FILE, "golden_states.json")
+"""What serving needs of a dataset's folder beside its manifest."""
 GOLDEN_TOLERANCE: Final = 1e-4
 """How far a golden score may be off (relative, and absolute near 0): float32 sums differ a little by machine."""
 
@@ -304,17 +306,18 @@ class PolicyBundle:
 
 
 def served_files(shard: Shard) -> dict[str, bytes]:
-    """What a bundle holds of the dataset it was trained on, so that it serves without it."""
-    alone = (ACTIONS_FILE, "golden_states.json")
-    carried = (name for name in shard.manifest.checksums if name in alone or name.startswith("encoder/"))
+    """What a bundle holds of the dataset it was trained on, so that it serves without it. Raises Mismatch or InputError where a
+    file is not what the manifest says."""
+    carried = [name for name in SERVED if name in shard.manifest.checksums]
+    check_files(shard.path, shard.manifest, carried)
     return {name: (shard.path / name).read_bytes() for name in (MANIFEST, *carried)}
 
 
 def load_policy(path: str | Path) -> PolicyBundle:
     """The policy in this folder, checked: version, hashes of its files, shapes, the dataset's manifest and golden rows."""
     folder = Path(path)
-    card = _read_card(folder / CARD)
-    files = {name: _read(folder / name, expected) for name, expected in card.files.items()}
+    card = _read_card(plain_file(folder, CARD))
+    files = {name: _read(plain_file(folder, name), expected) for name, expected in card.files.items()}
     tensors, where = need("safetensors.numpy", "train").load(files.pop(WEIGHTS)), str(folder / WEIGHTS)
     side = SideInputs.taken(tensors, len(card.actions), where)
     parts = parts_of(tensors)
@@ -355,9 +358,9 @@ def _read_card(path: Path) -> PolicyCard:
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(str(path), f"not a policy card: {error}", remedy="train again") from error
-    for name in card.files:
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise InputError(str(path), f"it names {name!r}, outside its folder", remedy="train again")
+    if strange := [name for name in card.files if name not in (WEIGHTS, MANIFEST, *SERVED)]:
+        reason = f"it names {', '.join(map(repr, strange))}, which is no file of a policy"
+        raise InputError(str(path), reason, remedy="train again", rule="unsafe_file_name")
     if WEIGHTS not in card.files:
         raise InputError(str(path), "it names no weights", remedy="train again")
     return card

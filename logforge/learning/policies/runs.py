@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from logforge.schemas import InputError, Mismatch, UsageError
+from logforge.core import plain_file
+from logforge.schemas import InputError, Mismatch, UsageError, unsafe_file_names
 from logforge.shards import Shard, load_shards
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The record of the run in this folder. Raises UsageError, InputError or Mismatch where there is none that can be used."""
-    file = folder / RUN_FILE
+    file = plain_file(folder, RUN_FILE)
     try:
         run = json.loads(file.read_bytes())
         version, _ = run["schema_version"], (run["dataset"]["path"], run["config"]["algo"], run["policies"])
@@ -23,6 +24,8 @@ def read_run(folder: Path) -> dict[str, Any]:
         raise InputError(str(file), "not the record of a run", remedy="train again") from error
     if version != RUN_VERSION:
         raise Mismatch(f"{file}: schema version", RUN_VERSION, version, "train again")
+    if strange := [problem.what for problem in unsafe_file_names(run["policies"])]:
+        raise InputError(str(file), "; ".join(strange), remedy="train again", rule="unsafe_file_name")
     return dict(run)
 
 

@@ -14,7 +14,7 @@ from logforge.core import BaseReport, Lines, noted, table, text
 from logforge.learning.policies import METRICS_FILE, RUN_FILE, RUN_VERSION
 from logforge.learning.training.notes import fresh_starts
 
-_PACKAGES = ("d3rlpy", "logforge", "numpy", "safetensors", "torch")
+_PACKAGES = ("d3rlpy", "logforge-rl", "numpy", "safetensors", "torch")
 
 
 _COLUMNS = (

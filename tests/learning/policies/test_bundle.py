@@ -189,7 +189,7 @@ def test_damaged_and_foreign_bundles_are_refused(tmp_path):
     with pytest.raises(InputError, match="not a policy card"):
         load_policy(folder)
     for files, said in (
-        ({"../x": "0", "weights.safetensors": "0"}, "outside its folder"),
+        ({"../x": "0", "weights.safetensors": "0"}, "no file of a policy"),
         ({}, "no weights"),
     ):
         edit_card(made().save(tmp_path / "q"), files=files)
