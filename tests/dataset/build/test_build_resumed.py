@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from logforge.core import spool
+from logforge.core import scratch_files
 from logforge.dataset.build.pipeline import BuildConfig, build_dataset
 from logforge.dataset.weights.parts import Weights
 from logforge.ingestion.pipeline import ingest
@@ -78,7 +78,7 @@ def test_builds_killed_at_any_moment_end_in_the_dataset_of_one_clean_build(tmp_p
 
 
 def test_what_a_killed_build_has_committed_is_not_encoded_again(tmp_path, logs, encoded, monkeypatch):
-    monkeypatch.setattr(spool, "TOGETHER", 8)
+    monkeypatch.setattr(scratch_files, "TOGETHER", 8)
 
     class Killed(BaseException):
         pass
