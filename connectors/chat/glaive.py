@@ -15,7 +15,10 @@ from logforge.connectors.episodes import EpisodeBuilder, close, read_rows, rejec
 from logforge.connectors.records import Head, Source, at
 from logforge.schemas import Reading
 
-_LABEL = re.compile(r"(?:\A|\n\n+)\s*(SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):[ \t]?")
+_LABEL = re.compile(
+    r"(?:\A(?P<start>)|(?<=\S))(?P<gap>\s*+)(?P<label>SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):"
+)
+"""Each run of blanks is looked at once, from its begin."""
 _HEAD = re.compile(rb'"(?:chat|sample)"\s*:\s*"(?:\\n|\s)*(?:SYSTEM|USER|ASSISTANT): ')
 _END = "<|endoftext|>"
 
@@ -69,9 +72,11 @@ def _pieces(text: str, first: str) -> Iterator[_Piece]:
     """The text cut at its labels; what stands before the first label is `first`'s."""
     label, begin = first, 0
     for mark in _LABEL.finditer(text):
+        if mark["start"] is None and "\n\n" not in mark["gap"]:
+            continue
         if said := text[begin : mark.start()].strip():
             yield _Piece(label, said)
-        label, begin = mark.group(1), mark.end()
+        label, begin = mark["label"], mark.end()
     if said := text[begin:].strip():
         yield _Piece(label, said)
 

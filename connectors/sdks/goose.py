@@ -171,7 +171,7 @@ def _read_block(pieces: Pieces, block: Any, where: str) -> None:
     elif kind in _CALLS:
         _read_call(pieces, block, where)
     elif kind == "toolResponse" and text_or_none(block.get("id")):
-        pieces.results.append(_answer(block, where))
+        _take_answer(pieces, block, where)
     elif kind == "image":
         pieces.say("[image]", where)
     elif kind == "redactedThinking":
@@ -195,15 +195,18 @@ def _read_call(pieces: Pieces, block: dict[str, Any], where: str) -> None:
         pieces.call(inner.get("name"), inner.get("arguments"), call_id, block, where)
 
 
-def _answer(block: dict[str, Any], where: str) -> Result:
+def _take_answer(pieces: Pieces, block: dict[str, Any], where: str) -> None:
     """A result: its content, which older versions have as a list alone, or an error."""
     told, place = object_or_empty(block.get("toolResult")), at(where, "/toolResult")
-    call_id = text_or_none(block["id"])
-    if told.get("status") == "error" or "value" not in told:
-        return Result(call_id, text_of(told.get("error")), at(place, "/error"), True)
-    value, place = told["value"], at(place, "/value")
-    failed = None
-    if isinstance(value, dict) and "content" in value:
-        failed = True if value.get("isError") is True else None
-        value, place = value["content"], at(place, "/content")
-    return Result(call_id, text_of(value), place, failed)
+    call_id, wrong = text_or_none(block["id"]), told.get("status") == "error"
+    if "error" in told and (wrong or "value" not in told):
+        pieces.results.append(Result(call_id, text_of(told["error"]), at(place, "/error"), True))
+    elif "value" not in told:
+        pieces.puzzle(block, where)
+    else:
+        value, place = told["value"], at(place, "/value")
+        failed = True if wrong else None
+        if isinstance(value, dict) and "content" in value:
+            failed = True if value.get("isError") is True else failed
+            value, place = value["content"], at(place, "/content")
+        pieces.results.append(Result(call_id, text_of(value), place, failed))

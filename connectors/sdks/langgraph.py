@@ -94,7 +94,8 @@ class LanggraphCheckpoints:
     def _episode(self, path: list[_State], records: int, *, is_last: bool) -> Iterator[Reading]:
         end, messages = path[-1], _messages(path)
         if not messages:
-            yield Skip(reason="no_conversation", records=records)
+            if records:
+                yield Skip(reason="no_conversation", records=records)
             return
         builder, told = EpisodeBuilder(), Told()
         add_messages(builder, messages, told)

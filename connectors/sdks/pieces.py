@@ -89,7 +89,10 @@ def add_pieces(builder: EpisodeBuilder, role: str, pieces: Pieces, where: str, *
         _add_turn(builder, pieces, where, more)
     for result in pieces.results:
         add_result(builder, result, more.get("created_at"))
-    if not decides and pieces.texts:
+    if role == "tool":
+        for text, place in pieces.texts:  # words of a tool that answer no call
+            pieces.puzzle({"text": text}, place)
+    elif not decides and pieces.texts:
         builder.message(role, pieces.text, _place(pieces.texts, where), created_at=more.get("created_at"))
     builder.note(pieces.unknown, decides=decides or pieces.is_empty)
 

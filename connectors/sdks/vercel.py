@@ -194,10 +194,12 @@ def _tool_part(pieces: Pieces, part: dict[str, Any], kind: str, where: str) -> N
     arguments = part.get("input") if part.get("input") is not None else part.get("rawInput")
     pieces.call(name, arguments, call_id, part, where)
     if state == "output-available":
-        pieces.results.append(Result(call_id, told_text(part.get("output")), at(where, "/output"), False))
+        pieces.results.append(
+            Result(call_id, told_text(part.get("output")), _under(part, "output", where), False)
+        )
     elif state == "output-error":
         pieces.results.append(
-            Result(call_id, told_text(part.get("errorText")), at(where, "/errorText"), True)
+            Result(call_id, told_text(part.get("errorText")), _under(part, "errorText", where), True)
         )
     elif state == "output-denied":
         reason = part.get("approval", {}).get("reason") if isinstance(part.get("approval"), dict) else None
@@ -205,6 +207,11 @@ def _tool_part(pieces: Pieces, part: dict[str, Any], kind: str, where: str) -> N
         pieces.results.append(Result(call_id, told_text(reason), place, status="refused"))
     elif state not in ("input-available", "approval-requested", "approval-responded"):
         pieces.puzzle(part, where)
+
+
+def _under(part: dict[str, Any], key: str, where: str) -> str:
+    """Where a value stands. A tool that gives nothing leaves no key behind in JSON."""
+    return at(where, f"/{key}") if key in part else where
 
 
 def _invoked(pieces: Pieces, part: Any, where: str) -> None:

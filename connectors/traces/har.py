@@ -41,6 +41,8 @@ _ENDPOINTS = (
     (re.compile(r":(?:stream)?generateContent\Z", re.IGNORECASE), "contents"),
 )
 """The ends of addresses, and what a request there holds."""
+_LONGEST_MS = 1e12
+"""No answer takes 30 years: a longer time is no time."""
 _ANSWERS = ("choices", "content", "output", "candidates")
 _SPEAKS = re.compile(rb"/chat/completions|/v1/messages|/responses|[gG]enerateContent")
 
@@ -108,9 +110,8 @@ def _entry(entry: Any, locator: str, seen: set[str]) -> Span | Reading:
     span = Span(trace, trace, None, "model", locator, name=address.rpartition("/")[2])
     span.start, span.about = micros(entry.get("startedDateTime")), {"url": address}
     took = number_of(entry.get("time"))
-    span.end = (
-        span.start + int(took * 1000) if span.start is not None and took is not None and took >= 0 else None
-    )
+    if span.start is not None and took is not None and 0 <= took < _LONGEST_MS:
+        span.end = span.start + int(took * 1000)
     _ask(span, asked, where)
     _answer(span, response, lambda pointer: f"{locator}/response/content{pointer}")
     return span
