@@ -64,6 +64,9 @@ class Commands(click.Group):
         given = extra.get("args") or (args[0] if args else None) or sys.argv[1:]
         try:
             return super().main(*args, **{**extra, "standalone_mode": False})
+        except click.exceptions.NoArgsIsHelpError as error:  # a group without a command: what it is for
+            click.echo(error.format_message())
+            sys.exit(0)
         except click.ClickException as error:
             _fail(_as_ours(error), "--json" in given)
         except click.Abort:

@@ -309,6 +309,12 @@ def test_a_damaged_config_is_a_message_and_help_still_works(tmp_path, monkeypatc
     assert call("formats").exit_code == (0 if text.startswith("\ufeff") else 2)
 
 
+@pytest.mark.parametrize("group", [[], ["reward"], ["policy"]])
+def test_a_group_without_a_command_prints_its_help(group):
+    bare, asked = call(*group), call(*group, "--help")
+    assert (bare.exit_code, bare.stdout.strip(), bare.stderr) == (0, asked.stdout.strip(), "")
+
+
 def test_names_and_places_are_checked(project):
     for name in ("a/b", "../x", "", "x" * 101, "a\nb", "/abs"):
         assert call("build-dataset", "--name", name).exit_code == 2

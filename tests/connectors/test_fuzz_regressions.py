@@ -193,6 +193,58 @@ def test_a_mapping_of_nothing_but_brackets_is_refused_at_once():
         parse_mapping("name: x\nmessages: " + "[" * 20_000, "map.yaml")
 
 
+def test_labels_are_found_at_once_however_many_line_breaks_stand_before_them(tmp_path):
+    path = tmp_path / "chats.json"
+    breaks = "\n" * 200_000
+    path.write_text(
+        json.dumps([{"system": breaks, "chat": f"USER: Hi{breaks}ASSISTANT: Hello\nUSER: no label"}])
+    )
+    (episode,) = episodes_in(read(path, "glaive"))
+    assert [m.content for m in episode.messages] == ["Hi", "Hello\nUSER: no label"]
+
+
+@pytest.mark.parametrize("role", [None, "Assistant", ["assistant"], {}, "user"])
+def test_an_answer_of_another_role_is_no_decision(tmp_path, role):
+    row = fixture("bedrock_converse/invocation_log.jsonl")[0]
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps(with_value(row, "output/outputBodyJson/output/message/role", role)))
+    readings = read(path, "bedrock_converse")
+    assert not episodes_in(readings)
+    assert {item.rule for item in readings if isinstance(item, Reject)} == {"unknown_part"}
+
+
+def test_a_result_under_a_name_that_nobody_knows_is_no_empty_result(tmp_path):
+    rows = fixture("goose/legacy.jsonl")
+    block = rows[3]["content"][0]
+    block["answer"] = block.pop("toolResult")
+    path = tmp_path / "legacy.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    readings = read(path, "goose")
+    assert "unknown_part" in {item.rule for item in readings if isinstance(item, Reject)}
+    for episode in episodes_in(readings):
+        for message in episode.messages:
+            resolve(path, message.locator, "log")
+
+
+def test_words_of_a_tool_that_answer_no_call_are_no_message(tmp_path):
+    row = fixture("vercel_ai/ui_v5.json")
+    row = row if isinstance(row, dict) else {"messages": row}
+    row["messages"][0]["role"] = "tool"
+    path = tmp_path / "ui.json"
+    path.write_text(json.dumps(row))
+    readings = read(path, "vercel_ai")
+    assert "unknown_part" in {item.rule for item in readings if isinstance(item, Reject)}
+
+
+def test_an_answer_that_took_longer_than_any_clock_has_no_end(tmp_path):
+    har = fixture("har/traffic.har")
+    for entry in har["log"]["entries"]:
+        entry["time"] = 9.2e18
+    path = tmp_path / "traffic.har"
+    path.write_text(json.dumps(har))
+    assert episodes_in(read(path, "har"))
+
+
 def test_a_goal_that_is_not_there_is_no_message(tmp_path):
     rows = fixture("adp_raw/androidcontrol.json")
     del rows[0]["goal"]

@@ -49,6 +49,13 @@ def project(tmp_path_factory, commands):
     return folder
 
 
+def clone(folder):
+    """What a page that is read first can presuppose: what lies in a copy of the repository, and nothing else."""
+    for name in ("sample_logs", "docs"):
+        shutil.copytree(ROOT / name, folder / "clone" / name)
+    return folder / "clone"
+
+
 def make_targets(text):
     return re.findall(r"^make ([a-z]+)", text, re.MULTILINE)
 
@@ -73,8 +80,9 @@ def test_a_page_runs(page, project, commands, tmp_path):
             )
     if script:
         (tmp_path / "logforge.toml").write_text(LESS_TIME, "utf-8")
+        whole = clone(tmp_path) if page.name == "README.md" and page.parent == ROOT else project
         folder = tmp_path / "page"
-        shutil.copytree(project, folder)
+        shutil.copytree(whole, folder)
         run(script, folder, commands)
 
 
