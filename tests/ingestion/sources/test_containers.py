@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -120,7 +121,9 @@ NAMES = st.text(
 TREES = st.dictionaries(
     st.lists(
         NAMES.filter(lambda name: name.strip(".") and not name.endswith(".unpacked")), min_size=1, max_size=3
-    ).map("/".join),
+    )
+    .map("/".join)
+    .filter(lambda name: not re.match("[A-Za-z]:/", name)),  # a drive: such a member is set aside
     st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3, unique=True),
     min_size=1,
     max_size=5,
