@@ -146,7 +146,7 @@ def test_a_broken_folder_is_refused_and_the_file_named(folder, name, text, said)
 def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
     found = onnx_encoder.find_spec
     monkeypatch.setattr(onnx_encoder, "find_spec", lambda name: None if name == package else found(name))
-    with pytest.raises(MissingExtra, match=r"'minilm-onnx' needs.*logforge\[encode-onnx\]"):
+    with pytest.raises(MissingExtra, match=r"'minilm-onnx' needs.*logforge-rl\[encode-onnx\]"):
         make_encoder("minilm-onnx")
 
 

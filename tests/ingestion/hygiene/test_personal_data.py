@@ -98,7 +98,7 @@ def test_a_wrong_kind_is_refused(entry):
 
 def test_phone_numbers_need_a_package_and_the_others_do_not(monkeypatch):
     monkeypatch.setitem(sys.modules, "phonenumbers", None)
-    with pytest.raises(MissingExtra, match=r"logforge\[pii\]"):
+    with pytest.raises(MissingExtra, match=r"logforge-rl\[pii\]"):
         personal_kinds(["phone"])
     assert personal_kinds(["email", "card"]) == ("card", "email")
     assert optional.need("json", "pii")
