@@ -50,10 +50,9 @@ def project(tmp_path_factory, commands):
 
 
 def clone(folder):
-    """What a page that is read first can presuppose: what lies in a copy of the repository, and nothing else."""
+    """What the page that is read first can presuppose: what lies in a copy of the repository, and nothing else."""
     for name in ("sample_logs", "docs"):
-        shutil.copytree(ROOT / name, folder / "clone" / name)
-    return folder / "clone"
+        shutil.copytree(ROOT / name, folder / name)
 
 
 def make_targets(text):
@@ -80,9 +79,11 @@ def test_a_page_runs(page, project, commands, tmp_path):
             )
     if script:
         (tmp_path / "logforge.toml").write_text(LESS_TIME, "utf-8")
-        whole = clone(tmp_path) if page.name == "README.md" and page.parent == ROOT else project
         folder = tmp_path / "page"
-        shutil.copytree(whole, folder)
+        if page == ROOT / "README.md":
+            clone(folder)
+        else:
+            shutil.copytree(project, folder)
         run(script, folder, commands)
 
 
