@@ -100,12 +100,12 @@ def agents_of(sample: dict[str, Any], locator: str) -> list[Agent]:
 
 
 def _talks(agent: Agent, pooled: list[Placed]) -> list[list[Asked]]:
-    growing: Continuations[Asked] = Continuations()
+    continuations: Continuations[Asked] = Continuations()
     for event, where in agent.models:
         asked = _asked(event, where, pooled)
         names = [_name(message) for message, _ in asked.messages]
-        growing.add(names, [_name(asked.answer)] if asked.answer else [], asked)
-    return [talk for talk in growing.chains if any(asked.answer for asked in talk)]
+        continuations.add(names, [_name(asked.answer)] if asked.answer else [], asked)
+    return [talk for talk in continuations.chains if any(asked.answer for asked in talk)]
 
 
 def _walk(

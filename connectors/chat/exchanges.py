@@ -97,7 +97,7 @@ def read_exchanges(source: Source, api: Api) -> Iterator[Reading]:
 @dataclass
 class _Talks:
     api: Api
-    growing: Continuations[Exchange] = field(default_factory=Continuations)
+    continuations: Continuations[Exchange] = field(default_factory=Continuations)
     seen: dict[str, int] = field(default_factory=dict)
     repeated: set[str] = field(default_factory=set)
     """Ids that the server gave to several responses: they name none."""
@@ -117,14 +117,16 @@ class _Talks:
                 return Duplicate()
             if self.seen.setdefault(native, said) != said:
                 self.repeated.add(native)
-        self.growing.add(exchange.names, reply, exchange)
+        self.continuations.add(exchange.names, reply, exchange)
         return None
 
     def episodes(self) -> Iterator[Reading]:
         """One episode per conversation."""
-        for chain in self.growing.chains:
-            told = self.growing.told(chain[-1].names) | {len(exchange.names): exchange for exchange in chain}
-            talk = Talk(chain, told, self._native, self.cut and chain[-1] is self.growing.latest)
+        for chain in self.continuations.chains:
+            told = self.continuations.told(chain[-1].names) | {
+                len(exchange.names): exchange for exchange in chain
+            }
+            talk = Talk(chain, told, self._native, self.cut and chain[-1] is self.continuations.latest)
             try:
                 yield from list(self.api.episode(talk))
             except RecursionError:

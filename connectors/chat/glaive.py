@@ -15,9 +15,7 @@ from logforge.connectors.episodes import EpisodeBuilder, close, read_rows, rejec
 from logforge.connectors.records import Head, Source, at
 from logforge.schemas import Reading
 
-_LABEL = re.compile(
-    r"(?:\A(?P<start>)|(?<=\S))(?P<gap>\s*+)(?P<label>SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):"
-)
+_LABEL = re.compile(r"(?:\A|(?<=\S))(?P<gap>\s*+)(?P<label>SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):")
 """Each run of blanks is looked at once, from its begin."""
 _HEAD = re.compile(rb'"(?:chat|sample)"\s*:\s*"(?:\\n|\s)*(?:SYSTEM|USER|ASSISTANT): ')
 _END = "<|endoftext|>"
@@ -72,7 +70,7 @@ def _pieces(text: str, first: str) -> Iterator[_Piece]:
     """The text cut at its labels; what stands before the first label is `first`'s."""
     label, begin = first, 0
     for mark in _LABEL.finditer(text):
-        if mark["start"] is None and "\n\n" not in mark["gap"]:
+        if mark.start() and "\n\n" not in mark["gap"]:
             continue
         if said := text[begin : mark.start()].strip():
             yield _Piece(label, said)

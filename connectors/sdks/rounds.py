@@ -117,14 +117,14 @@ def read_rounds(source: Source, api: Api) -> Iterator[Reading]:
             reading = Reject(locator=locator, reason="nested too deep", rule="nested_too_deep")
         if reading is not None:
             yield reading
-    for chain in log.growing.chains:
-        yield from _episode(api, chain, cut=log.cut and chain[-1] is log.growing.latest)
+    for chain in log.continuations.chains:
+        yield from _episode(api, chain, cut=log.cut and chain[-1] is log.continuations.latest)
 
 
 @dataclass
 class _Log:
     api: Api
-    growing: Continuations[Round] = field(default_factory=Continuations)
+    continuations: Continuations[Round] = field(default_factory=Continuations)
     by_id: dict[str, Round] = field(default_factory=dict)
     cut: bool = False
 
@@ -139,7 +139,7 @@ class _Log:
             if same is not None and self.api.names(same.asked) == asked:
                 return Duplicate()
             self.by_id[round.native] = round
-        self.growing.add(asked, self.api.names(round.given), round)
+        self.continuations.add(asked, self.api.names(round.given), round)
         return None
 
     def _round(self, row: Any, locator: str) -> Round | Reject:

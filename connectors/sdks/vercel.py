@@ -16,6 +16,7 @@ from logforge.connectors.episodes import (
     first_text,
     micros,
     object_or_empty,
+    place_of,
     text_of,
     text_or_none,
 )
@@ -193,13 +194,14 @@ def _tool_part(pieces: Pieces, part: dict[str, Any], kind: str, where: str) -> N
         return
     arguments = part.get("input") if part.get("input") is not None else part.get("rawInput")
     pieces.call(name, arguments, call_id, part, where)
+    # A tool that gives nothing leaves no key behind in JSON.
     if state == "output-available":
         pieces.results.append(
-            Result(call_id, told_text(part.get("output")), _under(part, "output", where), False)
+            Result(call_id, told_text(part.get("output")), place_of(part, "output", where), False)
         )
     elif state == "output-error":
         pieces.results.append(
-            Result(call_id, told_text(part.get("errorText")), _under(part, "errorText", where), True)
+            Result(call_id, told_text(part.get("errorText")), place_of(part, "errorText", where), True)
         )
     elif state == "output-denied":
         reason = part.get("approval", {}).get("reason") if isinstance(part.get("approval"), dict) else None
@@ -207,11 +209,6 @@ def _tool_part(pieces: Pieces, part: dict[str, Any], kind: str, where: str) -> N
         pieces.results.append(Result(call_id, told_text(reason), place, status="refused"))
     elif state not in ("input-available", "approval-requested", "approval-responded"):
         pieces.puzzle(part, where)
-
-
-def _under(part: dict[str, Any], key: str, where: str) -> str:
-    """Where a value stands. A tool that gives nothing leaves no key behind in JSON."""
-    return at(where, f"/{key}") if key in part else where
 
 
 def _invoked(pieces: Pieces, part: Any, where: str) -> None:

@@ -125,12 +125,12 @@ def _read_trace(trace: list[Run]) -> list[tuple[Reading, list[Run]]]:
     """The conversations of a trace. One below a tool's run is that of a sub-agent."""
     talks = [run for run in trace if run.kind == "llm" and messages_of(run)]
     talks = talks or [run for run in trace if messages_of(run)][:1]
-    growing: Continuations[Run] = Continuations()
+    continuations: Continuations[Run] = Continuations()
     for run in talks:
         asked = [message_name(message) for message, _ in messages_of(run)]
-        growing.add(asked, [message_name(message) for message, _ in answers_of(run)], run)
+        continuations.add(asked, [message_name(message) for message, _ in answers_of(run)], run)
     found: list[tuple[Reading, list[Run]]] = []
-    for number, chain in enumerate(growing.chains):
+    for number, chain in enumerate(continuations.chains):
         used = trace if not number else chain
         try:
             readings = list(_episode(chain, trace, number))

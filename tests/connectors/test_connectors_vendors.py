@@ -610,16 +610,16 @@ def test_interrupted_calls_and_orphan_results_in_anthropic_logs(tmp_path):
 
 
 def test_two_conversations_that_begin_alike_stay_two():
-    growing: Continuations[int] = Continuations()
-    growing.add(["hi"], ["hello"], 1)
-    growing.add(["hi"], ["hello"], 2)
-    growing.add(["hi", "hello", "x"], ["1"], 3)
-    growing.add(["hi", "hello", "y"], ["2"], 4)
-    growing.add(["hi", "hello", "z"], ["3"], 5)
-    assert growing.chains == [[1, 4], [2, 3], [5]]
-    growing.add([], [], 6)
-    growing.add([], [], 7)
-    assert growing.chains[3:] == [[6], [7]]
+    continuations: Continuations[int] = Continuations()
+    continuations.add(["hi"], ["hello"], 1)
+    continuations.add(["hi"], ["hello"], 2)
+    continuations.add(["hi", "hello", "x"], ["1"], 3)
+    continuations.add(["hi", "hello", "y"], ["2"], 4)
+    continuations.add(["hi", "hello", "z"], ["3"], 5)
+    assert continuations.chains == [[1, 4], [2, 3], [5]]
+    continuations.add([], [], 6)
+    continuations.add([], [], 7)
+    assert continuations.chains[3:] == [[6], [7]]
 
 
 # --- openai_requests --------------------------------------------------------------------------------------------------
