@@ -20,8 +20,8 @@ from logforge.shards import (
     MANIFEST,
     PART_BYTES,
     SPLITS,
-    check_files,
     load_shards,
+    read_checked,
     read_manifest,
     write_dataset,
 )
@@ -138,9 +138,8 @@ def _rewrite(
         forgotten=manifest.forgotten + before - after,
         replaces=manifest.hash,
     )
-    beside = [name for name in manifest.checksums if name.split("/")[0] not in SPLITS]
-    check_files(folder, manifest, beside)
-    extra = {name: (folder / name).read_bytes() for name in beside}
+    beside = (name for name in manifest.checksums if name.split("/")[0] not in SPLITS)
+    extra = {name: read_checked(folder, manifest, name) for name in beside}
     if STAGES_FILE in extra:
         extra[STAGES_FILE] = without(extra[STAGES_FILE], stays)
     if GOLDEN_FILE in extra:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from logforge.core import plain_file
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 _AGAIN = "build the dataset again"
+_NO_FILE = "no such file"
 ACTION_VECTORS: Final = "action_texts.npy"
 """The file of the vectors of the actions' texts."""
 
@@ -143,7 +145,22 @@ def check_files(folder: str | Path, manifest: Manifest, names: Iterable[str] | N
     """Hold files against the manifest's checksums: those named, or all it knows."""
     for name in manifest.checksums if names is None else names:
         file = plain_file(Path(folder), name)
-        found = checksum(file) if file.is_file() else "no such file"
+        found = checksum(file) if file.is_file() else _NO_FILE
         if found != manifest.checksums.get(name):
-            expected = manifest.checksums.get(name, "no such file")
-            raise Mismatch(f"{file}: checksum", expected, found, _AGAIN)
+            raise _other(manifest, name, file, found)
+
+
+def read_checked(folder: str | Path, manifest: Manifest, name: str) -> bytes:
+    """The bytes of a small file of the folder, held against the manifest's checksum. Raises Mismatch and InputError."""
+    file = plain_file(Path(folder), name)
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise _other(manifest, name, file, _NO_FILE) from None
+    if (found := xxhash.xxh3_128_hexdigest(data)) != manifest.checksums.get(name):
+        raise _other(manifest, name, file, found)
+    return data
+
+
+def _other(manifest: Manifest, name: str, file: Path, found: str) -> Mismatch:
+    return Mismatch(f"{file}: checksum", manifest.checksums.get(name, _NO_FILE), found, _AGAIN)

@@ -11,7 +11,15 @@ import numpy as np
 import xxhash
 
 from logforge.core import refuse_foreign, replaced_folder
-from logforge.schemas import SPLIT_NAMES, Manifest, Mismatch, SplitSummary, UnknownName, UsageError
+from logforge.schemas import (
+    SPLIT_NAMES,
+    Manifest,
+    Mismatch,
+    SplitSummary,
+    UnknownName,
+    UsageError,
+    unsafe_file_names,
+)
 from logforge.shards.array_rules import check_arrays
 from logforge.shards.arrays import ARRAYS, SplitArrays
 from logforge.shards.batches import Array
@@ -91,7 +99,7 @@ class ShardWriter:
     def add_file(self, name: str, data: bytes) -> None:
         """Write another file of the folder."""
         place = PurePosixPath(name)
-        if place.is_absolute() or ".." in place.parts or place.parts[:1] in _TAKEN:
+        if any(unsafe_file_names([place.as_posix()])) or place.parts[:1] in _TAKEN:
             raise UsageError(f"{name!r} is no place for an extra file of a dataset", "give a plain file name")
         file = self._folder / place
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -21,10 +21,10 @@ from logforge.ingestion.pipeline import ingest
 from logforge.learning.policies.bundle import load_policy
 from logforge.learning.policies.runs import read_run
 from logforge.learning.training.pipeline import train
-from logforge.schemas.errors import InputError, LogforgeError, Mismatch
+from logforge.schemas.errors import InputError, LogforgeError, Mismatch, UsageError
 from logforge.schemas.manifest import Manifest, digest, unsafe_file_names
 from logforge.serving.server import StateServer
-from logforge.shards.reader import load_shards, read_manifest
+from logforge.shards.reader import load_shards, read_manifest, write_dataset
 from logforge.store.store import Store
 from support.places import SAMPLES
 
@@ -213,6 +213,22 @@ def test_a_run_names_no_policy_elsewhere(received, name):
     for reader in (read_run, evaluate):
         with pytest.raises(InputError, match="no plain name"):
             reader(received / "run")
+
+
+@pytest.mark.parametrize("policies", [None, 3, [1], [None]])
+def test_a_run_whose_policies_have_no_names_is_no_run(received, policies):
+    record = received / "run" / "train.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"policies": policies}))
+    with pytest.raises(InputError, match="not the record of a run"):
+        read_run(received / "run")
+
+
+def test_the_writer_takes_no_name_that_no_reader_takes(made, tmp_path):
+    manifest = read_manifest(made / "dataset")
+    for name in ("a b", "\u00fc.txt", "a\\b", ".hidden", "../x", "/x"):
+        with pytest.raises(UsageError, match="no place for an extra file"):
+            write_dataset(tmp_path / "new", {}, manifest, {name: b""})
+    assert not (tmp_path / "new").exists()
 
 
 def test_comparing_and_checking_refuse_it_too(made, received):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from logforge.dataset.actions import ArgumentSpace
 from logforge.schemas import Mismatch, UsageError, Vocabulary
-from logforge.shards import ACTIONS_FILE, PCA_FILE, check_files, load_shards, read_manifest
+from logforge.shards import ACTIONS_FILE, PCA_FILE, check_files, load_shards, read_checked, read_manifest
 from logforge.texts import Pca, make_encoder
 
 
@@ -23,8 +23,7 @@ def earlier_arguments(folder: str | Path | None) -> ArgumentSpace | None:
     manifest = read_manifest(folder)
     if not manifest.argument_templates:
         return None
-    check_files(folder, manifest, (ACTIONS_FILE,))
-    told = json.loads((Path(folder) / ACTIONS_FILE).read_text("utf-8"))
+    told = json.loads(read_checked(folder, manifest, ACTIONS_FILE))
     return ArgumentSpace.from_dict(told["arguments"])
 
 

@@ -23,7 +23,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from logforge.schemas import DRAWN_SPLITS, Episode, UnknownName, UsageError
-from logforge.shards import Shard, SplitArrays, check_files, load_shards, read_manifest
+from logforge.shards import Shard, SplitArrays, load_shards, read_checked, read_manifest
 
 STAGES: Final = (1, 2, 3)
 STAGES_FILE: Final = "stages.json"
@@ -138,8 +138,7 @@ def read_stages(folder: str | Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
     if STAGES_FILE not in manifest.checksums:
         raise UsageError(f"{folder} has no stages", "build it again with --curriculum")
-    check_files(folder, manifest, [STAGES_FILE])
-    found: dict[str, Any] = json.loads((Path(folder) / STAGES_FILE).read_bytes())
+    found: dict[str, Any] = json.loads(read_checked(folder, manifest, STAGES_FILE))
     return found
 
 

@@ -40,12 +40,12 @@ from logforge.learning.policies.layers import (
 )
 from logforge.learning.policies.side_inputs import SideInputs
 from logforge.schemas import InputError, Manifest, Mismatch, UsageError, Vocabulary
-from logforge.shards import ACTIONS_FILE, MANIFEST, PCA_FILE, Shard, check_files
+from logforge.shards import ACTIONS_FILE, MANIFEST, PCA_FILE, Shard, read_checked
 
 __all__ = ["BUNDLE_VERSION", "Decision", "Golden", "Layer", "PolicyBundle", "PolicyCard", "load_policy"]
 
 CARD: Final = "bundle.json"
-SERVED: Final = (ACTIONS_FILE, PCA_FILE, "golden_states.json")
+SERVED: Final[tuple[str, ...]] = (ACTIONS_FILE, PCA_FILE, "golden_states.json")
 """What serving needs of a dataset's folder beside its manifest."""
 GOLDEN_TOLERANCE: Final = 1e-4
 """How far a golden score may be off (relative, and absolute near 0): float32 sums differ a little by machine."""
@@ -308,9 +308,9 @@ class PolicyBundle:
 def served_files(shard: Shard) -> dict[str, bytes]:
     """What a bundle holds of the dataset it was trained on, so that it serves without it. Raises Mismatch or InputError where a
     file is not what the manifest says."""
-    carried = [name for name in SERVED if name in shard.manifest.checksums]
-    check_files(shard.path, shard.manifest, carried)
-    return {name: (shard.path / name).read_bytes() for name in (MANIFEST, *carried)}
+    carried = (name for name in SERVED if name in shard.manifest.checksums)
+    files = {name: read_checked(shard.path, shard.manifest, name) for name in carried}
+    return {MANIFEST: (shard.path / MANIFEST).read_bytes(), **files}
 
 
 def load_policy(path: str | Path) -> PolicyBundle:

@@ -17,14 +17,15 @@ def read_run(folder: Path) -> dict[str, Any]:
     file = plain_file(folder, RUN_FILE)
     try:
         run = json.loads(file.read_bytes())
-        version, _ = run["schema_version"], (run["dataset"]["path"], run["config"]["algo"], run["policies"])
+        version, _ = run["schema_version"], (run["dataset"]["path"], run["config"]["algo"])
+        strange = [problem.what for problem in unsafe_file_names(run["policies"])]
     except OSError as error:
         raise UsageError(f"there is no run in {folder}", "make one: logforge train") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(str(file), "not the record of a run", remedy="train again") from error
     if version != RUN_VERSION:
         raise Mismatch(f"{file}: schema version", RUN_VERSION, version, "train again")
-    if strange := [problem.what for problem in unsafe_file_names(run["policies"])]:
+    if strange:
         raise InputError(str(file), "; ".join(strange), remedy="train again", rule="unsafe_file_name")
     return dict(run)
 
